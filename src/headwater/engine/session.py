@@ -1,0 +1,103 @@
+"""The one Spark session of a process, started when something first needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.config.project import LakeSettings, ProjectSettings
+from headwater.engine.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ICEBERG = "org.apache.iceberg.spark"
+
+# What a small machine needs, and what lets several pipelines share the session. A user's `spark.conf` wins.
+_DEFAULTS = {
+    "spark.sql.extensions": f"{_ICEBERG}.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+class SessionHolder:
+    """Starts the session once, however many threads ask, and stops only what it started."""
+
+    def __init__(self, settings: ProjectSettings, folder: Path, jars: Callable[[], Sequence[Path]]) -> None:
+        self._settings, self._folder, self._jars = settings, folder, jars
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+
+    @property
+    def started(self) -> bool:
+        return self._session is not None
+
+    def __call__(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = start_session(self._settings, self._folder, self._jars())
+            return self._session
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._session is not None:
+                self._session.stop()
+                self._session = None
+
+
+def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> SparkSession:
+    """A session with Iceberg and the lake's catalog. Takes some ten seconds: a JVM starts."""
+    find_java()
+    # Workers must be this interpreter: another python3 on the PATH lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an idle poll must not pay for this import
+
+    builder = SparkSession.builder.appName("headwater").master(settings.spark.master)
+    for name, value in session_conf(settings, folder, jars).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_conf(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> Mapping[str, str]:
+    """Every option of the session, as Spark spells it."""
+    return {
+        **_DEFAULTS,
+        "spark.driver.memory": settings.spark.memory,
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        **catalog_conf(settings.lake, folder),
+        **settings.spark.conf,
+    }
+
+
+def catalog_conf(lake: LakeSettings, folder: Path) -> Mapping[str, str]:
+    """The lake as a Spark catalog: the user's own, or Iceberg's JDBC catalog on a SQLite file."""
+    prefix = f"spark.sql.catalog.{lake.name}"
+    options = {"warehouse": warehouse_url(lake.warehouse, folder), **embedded_catalog(lake, folder), **lake.catalog}
+    return {prefix: f"{_ICEBERG}.SparkCatalog", **{f"{prefix}.{name}": value for name, value in options.items()}}
+
+
+def embedded_catalog(lake: LakeSettings, folder: Path) -> Mapping[str, str]:
+    if lake.catalog:
+        return {}
+    database = folder / ".headwater" / "catalog.db"
+    if "://" not in lake.warehouse:
+        database = (folder / lake.warehouse).resolve() / "catalog.db"
+    database.parent.mkdir(parents=True, exist_ok=True)
+    uri = f"jdbc:sqlite:file:{database}?busy_timeout=30000"
+    return {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1"}
+
+
+def warehouse_url(warehouse: str, folder: Path) -> str:
+    return warehouse if "://" in warehouse else f"file:{(folder / warehouse).resolve()}"

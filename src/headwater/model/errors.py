@@ -1,0 +1,204 @@
+"""Every error a user can meet, as one tree.
+
+HeadwaterError
+├── InputError            exit 2   what you wrote cannot be used
+│   ├── SettingsError              a settings file is wrong; lists every problem with file, line and path
+│   ├── UnknownName                no pipeline, stream, column or table of that name
+│   └── BadPosition                a rewind target that the mark's type cannot hold
+├── EnvironmentError_     exit 3   what stands around is missing or unreachable
+│   ├── JavaMissing · JarsMissing
+│   └── StoreUnreachable · SourceUnreachable · SinkUnreachable
+└── RunError              exit 1   the run failed
+    ├── LeaseHeld · LeaseLost      another process runs, or took over, the pipeline
+    ├── ProgressConflict · MarkMovedBack · StoreDamaged
+    ├── SourceChanged              the source is not the one that the mark was taken from, or lost data (G9)
+    ├── ValueNotKept · NullCursor · AmbiguousKey · SchemaRefused
+    ├── PublishConflict            the target moved while we wrote; nothing was published
+    └── TransformFailed
+
+Each class says when a retry makes sense: `later` by itself, `operator` after somebody acted, `never`.
+Foreign exceptions are translated once, at the border where they appear.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Retry = Literal["never", "later", "operator"]
+
+
+class HeadwaterError(Exception):
+    """What happened, where and with which values; `hint` says what to do about it."""
+
+    code: ClassVar[str] = "headwater"
+    retry: ClassVar[Retry] = "never"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process borders (Spark workers, test processes); the default loses the keyword.
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+def _rebuild(kind: type[HeadwaterError], message: str, hint: str) -> HeadwaterError:
+    return kind(message, hint=hint)
+
+
+class InputError(HeadwaterError):
+    """What the user wrote cannot be used."""
+
+    code = "input"
+    exit_code = 2
+
+
+class SettingsError(InputError):
+    """A settings file is wrong; the message lists every problem with file, line and path."""
+
+    code = "settings"
+
+
+class UnknownName(InputError):
+    """Nothing here has that name."""
+
+    code = "unknown-name"
+
+
+class BadPosition(InputError):
+    """A rewind target that the mark's type cannot hold."""
+
+    code = "bad-position"
+
+
+class EnvironmentError_(HeadwaterError):
+    """What stands around Headwater is missing or unreachable."""
+
+    code = "environment"
+    retry: ClassVar[Retry] = "later"
+    exit_code = 3
+
+
+class JavaMissing(EnvironmentError_):
+    """No Java, or one that Spark cannot use."""
+
+    code = "java"
+    retry: ClassVar[Retry] = "operator"
+
+
+class JarsMissing(EnvironmentError_):
+    """The JVM libraries are not in the cache and could not be fetched."""
+
+    code = "jars"
+
+
+class StoreUnreachable(EnvironmentError_):
+    """The progress store did not answer. Never read as 'no mark' (W3)."""
+
+    code = "store-unreachable"
+
+
+class SourceUnreachable(EnvironmentError_):
+    """The source did not answer or refused us."""
+
+    code = "source-unreachable"
+
+
+class SinkUnreachable(EnvironmentError_):
+    """A sink, its catalog or its storage did not answer or refused us."""
+
+    code = "sink-unreachable"
+
+
+class RunError(HeadwaterError):
+    """The run failed; the mark stands where it stood."""
+
+    code = "run"
+
+
+class LeaseHeld(RunError):
+    """Another process runs this pipeline now."""
+
+    code = "lease-held"
+    retry: ClassVar[Retry] = "later"
+
+
+class LeaseLost(RunError):
+    """Our lease expired and was taken over; nothing more may be published (G4)."""
+
+    code = "lease-lost"
+    retry: ClassVar[Retry] = "later"
+
+
+class ProgressConflict(RunError):
+    """The progress changed since it was loaded."""
+
+    code = "progress-conflict"
+    retry: ClassVar[Retry] = "later"
+
+
+class MarkMovedBack(RunError):
+    """An advance would move the mark backwards (G3)."""
+
+    code = "mark-moved-back"
+
+
+class StoreDamaged(RunError):
+    """The stored progress cannot be read. Never read as 'no mark' (W3)."""
+
+    code = "store-damaged"
+    retry: ClassVar[Retry] = "operator"
+
+
+class SourceChanged(RunError):
+    """The source is not what the mark was taken from, or no longer has what comes next (G9)."""
+
+    code = "source-changed"
+    retry: ClassVar[Retry] = "operator"
+
+
+class ValueNotKept(RunError):
+    """A value cannot be kept exactly in the target's type (G8)."""
+
+    code = "value-not-kept"
+    retry: ClassVar[Retry] = "operator"
+
+
+class NullCursor(RunError):
+    """Rows without a cursor value, and the settings say to fail on them (G6)."""
+
+    code = "null-cursor"
+    retry: ClassVar[Retry] = "operator"
+
+
+class AmbiguousKey(RunError):
+    """The key does not name one row: it is NULL, or two rows share it and nothing orders them (G12)."""
+
+    code = "ambiguous-key"
+    retry: ClassVar[Retry] = "operator"
+
+
+class SchemaRefused(RunError):
+    """The target cannot take the source's columns without loss."""
+
+    code = "schema-refused"
+    retry: ClassVar[Retry] = "operator"
+
+
+class PublishConflict(RunError):
+    """The target moved while we wrote; nothing was published."""
+
+    code = "publish-conflict"
+    retry: ClassVar[Retry] = "later"
+
+
+class TransformFailed(RunError):
+    """The user's transform raised, or gave something that is no set of rows."""
+
+    code = "transform"
+    retry: ClassVar[Retry] = "operator"

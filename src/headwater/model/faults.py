@@ -1,0 +1,86 @@
+"""The named points of a cycle where a crash, a freeze or an outage is rehearsed.
+
+Production code only calls `reach`; what happens there is decided by the one who passes the faults in.
+`headwater.testing.faults` documents how the command line is told to fail at a point.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Protocol
+
+from headwater.model.errors import SinkUnreachable, SourceUnreachable, StoreUnreachable
+
+# In the order in which a cycle passes them. `land` is passed once per sink and stream.
+FAULT_POINTS = (
+    "lease.before",
+    "lease.after",
+    "intend.before",
+    "intend.after",
+    "read.before",
+    "read.after",
+    "land.before",
+    "land.written",  # rows are in the sink's storage, nobody sees them yet
+    "land.published",  # readers see them, the engine does not know yet
+    "land.after",
+    "advance.before",
+    "advance.after",
+    "acknowledge.before",
+    "acknowledge.after",
+)
+
+VARIABLE = "HEADWATER_FAULT"
+
+_OUTAGES = {"store": StoreUnreachable, "source": SourceUnreachable, "sink": SinkUnreachable}
+
+
+class Faults(Protocol):
+    """Called at each fault point, with the point's name."""
+
+    def reach(self, point: str) -> None:
+        """Return to go on; raise, stop or kill the process to rehearse a failure."""
+
+
+class NoFaults:
+    """What production runs with."""
+
+    def reach(self, point: str) -> None:
+        """Go on."""
+
+
+class RehearsedFault:
+    """Fails at the nth passage of one point: `kill`, `stop` (SIGSTOP), or an outage of store, source or sink."""
+
+    def __init__(self, point: str, action: str, passage: int) -> None:
+        self._point, self._action, self._left = point, action, passage
+
+    def reach(self, point: str) -> None:
+        if point != self._point:
+            return
+        self._left -= 1
+        if self._left != 0:
+            return
+        sys.stderr.flush()
+        if self._action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self._action == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        else:
+            raise _OUTAGES[self._action](f"rehearsed outage of the {self._action} at {point}")
+
+
+def faults_from(environment: Mapping[str, str]) -> Faults:
+    """`HEADWATER_FAULT=land.written:kill` or `land.before:sink:2` (the second passage); unset: none."""
+    text = environment.get(VARIABLE, "")
+    if not text:
+        return NoFaults()
+    point, _, rest = text.partition(":")
+    action, _, passage = rest.partition(":")
+    if point not in FAULT_POINTS or action not in {"kill", "stop", *_OUTAGES}:
+        raise ValueError(
+            f"{VARIABLE}={text!r}: expected POINT:kill|stop|store|source|sink[:N], POINT one of {FAULT_POINTS}"
+        )
+    return RehearsedFault(point, action, int(passage or 1))

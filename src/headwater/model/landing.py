@@ -1,0 +1,34 @@
+"""A sink's proof that a window of a stream is durable in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headwater.model.marks import Json
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Given by a sink only when the rows are durable; only landings move a mark (G1)."""
+
+    sink: str  # the sink's label in its pipeline: position and kind, such as "2:iceberg"
+    stream: str
+    window: str  # Window.id
+    rows: int
+    seconds: float = 0.0
+    proof: Mapping[str, Json] = field(default_factory=dict)  # what shows it: a snapshot id, a folder
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "sink": self.sink,
+            "stream": self.stream,
+            "window": self.window,
+            "rows": self.rows,
+            "seconds": self.seconds,
+            "proof": dict(self.proof),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Landing:
+        return cls(**data)

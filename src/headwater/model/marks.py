@@ -1,0 +1,187 @@
+"""How far a source has been read: one algebra for every kind of source.
+
+A mark is immutable. `join` gives the smallest mark that is not below either; `covers` says whether one
+stands at or past another. No other module compares marks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from headwater.model.cursor import CursorType, CursorValue
+from headwater.model.errors import StoreDamaged
+
+Json = Any  # what the json module gives and takes
+
+
+class Mark(ABC):
+    """One kind of position; every kind keeps the laws that `headwater.testing.marks` checks."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def join(self, other: Self) -> Self:
+        """The smallest mark of this kind that is at or past both."""
+
+    @abstractmethod
+    def covers(self, other: Self) -> bool:
+        """True when this mark stands at or past `other`."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Json]:
+        """A JSON object with `kind` and `version`; `mark_from_json` reads it back, equal."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """A short text for people."""
+
+
+@dataclass(frozen=True)
+class SnapshotSeen:
+    """Which PostgreSQL transactions a poll has seen, so that later ones can be told apart (G6).
+
+    Everything below `horizon` had ended when the poll looked. Of the transactions at or above it, exactly
+    those in `seen` had rows that were read. The list of running transactions that PostgreSQL itself offers
+    omits subtransactions, so it cannot be used for this.
+    """
+
+    cluster: str  # system identifier and database: transaction numbers mean nothing elsewhere
+    horizon: int
+    seen: tuple[int, ...] = ()
+    # What is needed to bound the search for late rows by the cursor; see sources/sql/late.py.
+    bounds: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        return {"cluster": self.cluster, "horizon": self.horizon, "seen": list(self.seen), "bounds": dict(self.bounds)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> SnapshotSeen:
+        return cls(data["cluster"], data["horizon"], tuple(data["seen"]), dict(data["bounds"]))
+
+
+@dataclass(frozen=True)
+class EdgeSeen:
+    """Digests of the rows read at and shortly below the mark, where no transaction numbers exist (G6)."""
+
+    since: CursorValue | None  # the lowest cursor value that the digests cover
+    rows: frozenset[str] = frozenset()
+
+    def to_json(self, kind: CursorType) -> dict[str, Json]:
+        since = None if self.since is None else kind.to_json(self.since)
+        return {"since": since, "rows": sorted(self.rows)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json], kind: CursorType) -> EdgeSeen:
+        since = None if data["since"] is None else kind.from_json(data["since"])
+        return cls(since, frozenset(data["rows"]))
+
+
+@dataclass(frozen=True)
+class ColumnMark(Mark):
+    """The greatest value read of an ordered column; None stands before every value."""
+
+    kind: ClassVar[str] = "column"
+
+    column: str
+    type: CursorType
+    value: CursorValue | None
+    snapshot: SnapshotSeen | None = None
+    edge: EdgeSeen | None = None
+
+    def join(self, other: ColumnMark) -> ColumnMark:
+        return self if self.covers(other) else other
+
+    def covers(self, other: ColumnMark) -> bool:
+        return self._rank() >= other._rank()
+
+    def _rank(self) -> tuple[tuple[bool, Any], int]:
+        value = (False, 0) if self.value is None else (True, self.type.order(self.value))
+        return value, (self.snapshot.horizon if self.snapshot else -1)
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {
+            "kind": self.kind,
+            "version": 1,
+            "column": self.column,
+            "type": self.type.value,
+            "value": None if self.value is None else self.type.to_json(self.value),
+        }
+        if self.snapshot:
+            data["snapshot"] = self.snapshot.to_json()
+        if self.edge:
+            data["edge"] = self.edge.to_json(self.type)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> ColumnMark:
+        kind = CursorType(data["type"])
+        return cls(
+            column=data["column"],
+            type=kind,
+            value=None if data["value"] is None else kind.from_json(data["value"]),
+            snapshot=SnapshotSeen.from_json(data["snapshot"]) if "snapshot" in data else None,
+            edge=EdgeSeen.from_json(data["edge"], kind) if "edge" in data else None,
+        )
+
+    def __str__(self) -> str:
+        shown = "before every row" if self.value is None else self.type.to_text(self.value)
+        return f"{self.column} = {shown}"
+
+
+@dataclass(frozen=True)
+class StreamsMark(Mark):
+    """One mark per stream, for streams that move on their own. A stream that is absent stays."""
+
+    kind: ClassVar[str] = "streams"
+
+    streams: Mapping[str, Mark]
+
+    def join(self, other: StreamsMark) -> StreamsMark:
+        joined = dict(self.streams)
+        for name, mark in other.streams.items():
+            joined[name] = joined[name].join(mark) if name in joined else mark
+        return StreamsMark(joined)
+
+    def covers(self, other: StreamsMark) -> bool:
+        return all(name in self.streams and self.streams[name].covers(mark) for name, mark in other.streams.items())
+
+    def to_json(self) -> dict[str, Json]:
+        streams = {name: mark.to_json() for name, mark in sorted(self.streams.items())}
+        return {"kind": self.kind, "version": 1, "streams": streams}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> StreamsMark:
+        return cls({name: mark_from_json(mark) for name, mark in data["streams"].items()})
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted((name, hash(mark)) for name, mark in self.streams.items())))
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}: {mark}" for name, mark in sorted(self.streams.items())) or "no stream yet"
+
+
+_KINDS: Mapping[str, type[ColumnMark | StreamsMark]] = {kind.kind: kind for kind in (ColumnMark, StreamsMark)}
+
+
+def mark_from_json(data: Mapping[str, Json]) -> Mark:
+    """The mark that `to_json` wrote. What cannot be read is damage, never 'no mark' (W3)."""
+    try:
+        if data["version"] != 1:
+            raise StoreDamaged(
+                f"a mark of version {data['version']!r} was written by a newer Headwater",
+                hint="run the version that wrote it, or newer",
+            )
+        return _KINDS[data["kind"]].from_json(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreDamaged(
+            f"stored mark cannot be read ({type(error).__name__}: {error})",
+            hint="restore the progress store from a backup, or rewind the pipeline",
+        ) from error
+
+
+def same_kind(mark: Mark, other: Mark) -> bool:
+    """Whether two marks can be compared at all."""
+    return type(mark) is type(other)

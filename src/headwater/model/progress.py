@@ -1,0 +1,157 @@
+"""What is remembered of a pipeline, and the only moves that may change it.
+
+A store keeps these values and nothing of its own: it compares, swaps and fences. Whether a move is allowed
+is decided here, once, for every store.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from headwater.model.errors import MarkMovedBack
+from headwater.model.landing import Landing
+from headwater.model.marks import Json, Mark, mark_from_json, same_kind
+from headwater.model.window import Window
+
+EntryKind = Literal["landed", "failed", "rewound"]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to run a pipeline until `expires_at` on the store's clock; a higher epoch beats a lower one."""
+
+    pipeline: str
+    owner: str
+    epoch: int
+    expires_at: dt.datetime
+    ttl_seconds: float
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A window begun and not finished, and what has landed of it so far."""
+
+    run: str
+    window: Window
+    begun_at: dt.datetime
+    landed: tuple[Landing, ...] = ()
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "run": self.run,
+            "window": self.window.to_json(),
+            "begun_at": self.begun_at.isoformat(),
+            "landed": [landing.to_json() for landing in self.landed],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Intent:
+        return cls(
+            run=data["run"],
+            window=Window.from_json(data["window"]),
+            begun_at=dt.datetime.fromisoformat(data["begun_at"]),
+            landed=tuple(Landing.from_json(landing) for landing in data["landed"]),
+        )
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One line of a pipeline's record. `who` and `why` are never empty for a rewind (G3)."""
+
+    kind: EntryKind
+    run: str
+    at: dt.datetime
+    who: str
+    epoch: int
+    start: str  # short texts of the marks: the record is for people
+    end: str
+    why: str = ""
+    rows: int = 0
+    seconds: float = 0.0
+    sinks: tuple[Mapping[str, Json], ...] = ()
+    error: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "kind": self.kind,
+            "run": self.run,
+            "at": self.at.isoformat(),
+            "who": self.who,
+            "epoch": self.epoch,
+            "start": self.start,
+            "end": self.end,
+            "why": self.why,
+            "rows": self.rows,
+            "seconds": self.seconds,
+            "sinks": [dict(sink) for sink in self.sinks],
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> HistoryEntry:
+        return cls(**{**data, "at": dt.datetime.fromisoformat(data["at"]), "sinks": tuple(data["sinks"])})
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of one pipeline. `version` grows by one with every write and is what compare-and-swap compares."""
+
+    pipeline: str
+    version: int = 0  # 0: nothing has been written yet
+    epoch: int = 0  # the epoch of the last lease that was given out
+    mark: Mark | None = None
+    intent: Intent | None = None
+
+    def intending(self, intent: Intent) -> Progress:
+        """Begin a window, or note what has landed of it."""
+        return replace(self, intent=intent)
+
+    def advanced(self, end: Mark) -> Progress:
+        """The window has landed everywhere (G1): the mark moves, never back (G3), and the intent is done."""
+        if self.mark is not None and not (same_kind(end, self.mark) and end.covers(self.mark)):
+            raise MarkMovedBack(
+                f"{self.pipeline}: the mark stands at {self.mark} and cannot move to {end}",
+                hint=f"only a rewind moves a mark back: headwater rewind {self.pipeline} --to …",
+            )
+        return replace(self, mark=end, intent=None)
+
+    def abandoned(self) -> Progress:
+        """Give up an intent of which nothing can have landed."""
+        return replace(self, intent=None)
+
+    def rewound(self, to: Mark | None) -> Progress:
+        """The one move that may go back. An unfinished intent is dropped with it."""
+        return replace(self, mark=to, intent=None)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "pipeline": self.pipeline,
+            "version": self.version,
+            "epoch": self.epoch,
+            "mark": self.mark.to_json() if self.mark else None,
+            "intent": self.intent.to_json() if self.intent else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Progress:
+        return cls(
+            pipeline=data["pipeline"],
+            version=data["version"],
+            epoch=data["epoch"],
+            mark=mark_from_json(data["mark"]) if data["mark"] is not None else None,
+            intent=Intent.from_json(data["intent"]) if data["intent"] is not None else None,
+        )
+
+
+def check_move(stored: Progress, updated: Progress, entry: HistoryEntry | None) -> None:
+    """G3, enforced inside every store: a mark goes back or away only with a rewind on record."""
+    if stored.mark is None or (entry is not None and entry.kind == "rewound"):
+        return
+    if updated.mark is None or not same_kind(updated.mark, stored.mark) or not updated.mark.covers(stored.mark):
+        raise MarkMovedBack(
+            f"{stored.pipeline}: the store holds {stored.mark}; a write of {updated.mark or 'no mark'} was refused",
+            hint=f"only a rewind moves a mark back: headwater rewind {stored.pipeline} --to …",
+        )

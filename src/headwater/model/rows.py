@@ -1,0 +1,57 @@
+"""What a cycle hands to a sink: the rows of one stream's window, not yet read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Split(Protocol):
+    """A small picklable part of a window; the splits of a stream together are exactly its window.
+
+    `repr` never shows a secret (G11).
+    """
+
+    @property
+    def rows(self) -> int | None:
+        """About how many rows it holds, if known."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as Arrow, every batch in the stream's schema. Runs on an executor, without Spark.
+
+        May be called again: a task can be retried, and a second sink reads again.
+        """
+
+
+class Rows(Protocol):
+    """The rows of one stream in one window."""
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The exact types; a field's nullability is true to the source."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The source's primary key, if it has one: no two rows share it."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Columns by which the later of two rows with one key can be told (the cursor)."""
+
+    def dataframe(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame, lazily."""
+
+
+@runtime_checkable
+class SplitRows(Rows, Protocol):
+    """Rows that Arrow can read in splits: a sink may land them without Spark's row machinery."""
+
+    @property
+    def splits(self) -> tuple[Split, ...]: ...

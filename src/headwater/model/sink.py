@@ -1,0 +1,50 @@
+"""The promise of a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from headwater.model.faults import Faults
+from headwater.model.landing import Landing
+from headwater.model.rows import Rows
+from headwater.model.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at landing one window, and the rights it comes with."""
+
+    pipeline: str
+    run: str
+    window: Window
+    epoch: int
+    faults: Faults
+    ensure_leased: Callable[[], None]  # raises LeaseLost; a sink calls it right before it publishes (G4)
+    spark: Callable[[], SparkSession]  # the session starts when a sink first needs it
+    progress: Callable[[int], None]  # told the number of rows written since the last call, for people
+
+
+class Sink(Protocol):
+    """A place where rows land durably. One instance serves one pipeline, from one thread at a time."""
+
+    @property
+    def label(self) -> str:
+        """Unique in its pipeline and stable over restarts: position and kind, such as `2:iceberg`."""
+
+    def landed(self, attempt: Attempt, stream: str) -> Landing | None:
+        """The landing of this very window if the sink can prove that it holds it, else None (asked in recovery)."""
+
+    def land(self, attempt: Attempt, rows: Rows) -> Landing:
+        """Return only when the rows are durable and visible. May be called again with the same window:
+        a sink that can tell leaves its content as it is, one that cannot says so in its documentation.
+
+        Passes the fault points `land.written` and `land.published`.
+        """
+
+    def close(self) -> None:
+        """Give back connections."""

@@ -1,0 +1,63 @@
+"""The promise of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from headwater.model.marks import Mark
+from headwater.model.rows import Rows
+from headwater.model.window import Window
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What one stream brings to a window."""
+
+    stream: str
+    window: Window
+    rows: int | None = None  # exact or estimated; None: unknown
+    why: str = ""  # how late rows are looked for, how the read is split: shown by `headwater plan`
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The next window, or nothing new (`window` is None)."""
+
+    window: Window | None
+    streams: tuple[StreamPlan, ...] = ()
+    warnings: tuple[str, ...] = ()  # what an operator should know: NULL cursors, a scan chosen, a long transaction
+
+
+class Source(Protocol):
+    """A system that is read in windows. One instance serves one pipeline, from one thread at a time."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, for logs and messages, without secrets (G11)."""
+
+    def plan(self, mark: Mark | None) -> Plan:
+        """What lies after `mark`. Cheap, starts no Spark job; raises SourceUnreachable, SourceChanged."""
+
+    def read(self, window: Window) -> AbstractContextManager[Sequence[Rows]]:
+        """The rows of a window, one Rows per stream that has any, readable until the block ends.
+
+        Called for a window that `plan` just gave, or for one that an earlier process planned and did not
+        finish: both give exactly the same window (G5).
+        """
+
+    def position(self, text: str, mark: Mark | None) -> Mark | None:
+        """The mark that an operator's text names, in a rewind: a value, `start`, `latest`. Raises BadPosition."""
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+@runtime_checkable
+class Acknowledges(Protocol):
+    """A source that keeps data until it is told (a slot, a consumer group)."""
+
+    def acknowledge(self, mark: Mark) -> None:
+        """The mark is durable in every sink and in the progress store; called last (G10), may be repeated."""

@@ -1,0 +1,36 @@
+"""The slice of a source that one cycle is responsible for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from headwater.model.marks import Json, Mark, mark_from_json
+
+
+@dataclass(frozen=True)
+class Window:
+    """After mark `start` (None: from the beginning), up to and including mark `end`."""
+
+    start: Mark | None
+    end: Mark
+
+    @cached_property
+    def id(self) -> str:
+        """The same for every try at this window, in every process: sinks recognise a window by it (G2, G5)."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def to_json(self) -> dict[str, Json]:
+        return {"start": self.start.to_json() if self.start else None, "end": self.end.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Window:
+        start = data["start"]
+        return cls(mark_from_json(start) if start is not None else None, mark_from_json(data["end"]))
+
+    def __str__(self) -> str:
+        return f"after {self.start or 'the beginning'} up to {self.end}"

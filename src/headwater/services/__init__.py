@@ -1,0 +1,1 @@
+"""What stands around the engine: the JVM libraries, and local servers."""
