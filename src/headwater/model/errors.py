@@ -5,7 +5,7 @@ HeadwaterError
 │   ├── SettingsError              a settings file is wrong; lists every problem with file, line and path
 │   ├── UnknownName                no pipeline, stream, column or table of that name
 │   └── BadPosition                a rewind target that the mark's type cannot hold
-├── EnvironmentError_     exit 3   what stands around is missing or unreachable
+├── EnvironmentFault      exit 3   what stands around is missing or unreachable
 │   ├── JavaMissing · JarsMissing
 │   └── StoreUnreachable · SourceUnreachable · SinkUnreachable
 └── RunError              exit 1   the run failed
@@ -76,7 +76,7 @@ class BadPosition(InputError):
     code = "bad-position"
 
 
-class EnvironmentError_(HeadwaterError):
+class EnvironmentFault(HeadwaterError):
     """What stands around Headwater is missing or unreachable."""
 
     code = "environment"
@@ -84,32 +84,32 @@ class EnvironmentError_(HeadwaterError):
     exit_code = 3
 
 
-class JavaMissing(EnvironmentError_):
+class JavaMissing(EnvironmentFault):
     """No Java, or one that Spark cannot use."""
 
     code = "java"
     retry: ClassVar[Retry] = "operator"
 
 
-class JarsMissing(EnvironmentError_):
+class JarsMissing(EnvironmentFault):
     """The JVM libraries are not in the cache and could not be fetched."""
 
     code = "jars"
 
 
-class StoreUnreachable(EnvironmentError_):
+class StoreUnreachable(EnvironmentFault):
     """The progress store did not answer. Never read as 'no mark' (W3)."""
 
     code = "store-unreachable"
 
 
-class SourceUnreachable(EnvironmentError_):
+class SourceUnreachable(EnvironmentFault):
     """The source did not answer or refused us."""
 
     code = "source-unreachable"
 
 
-class SinkUnreachable(EnvironmentError_):
+class SinkUnreachable(EnvironmentFault):
     """A sink, its catalog or its storage did not answer or refused us."""
 
     code = "sink-unreachable"

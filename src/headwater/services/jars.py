@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from headwater.engine.java import find_java
 from headwater.model.errors import JarsMissing
@@ -43,7 +43,7 @@ def cache_folder() -> Path:
 
 def declared() -> Sequence[str]:
     """The file names that ivy.xml asks for."""
-    dependencies = ElementTree.parse(_IVY / "ivy.xml").iter("dependency")  # noqa: S314 - our own file
+    dependencies = ET.parse(_IVY / "ivy.xml").iter("dependency")  # noqa: S314 - our own file
     return tuple(f"{d.attrib['name']}-{d.attrib['rev']}.jar" for d in dependencies)
 
 

