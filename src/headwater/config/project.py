@@ -10,7 +10,7 @@ from headwater.config.frozen import SecretText, Settings
 class LakeSettings(Settings):
     """Where Iceberg tables live. By default a folder with an embedded catalog on SQLite."""
 
-    name: str = Field(default="lake", pattern=r"^[A-Za-z_]\w*$")
+    name: str = Field(default="lake", pattern=r"^[A-Za-z_]\w*$", examples=["lake"])
     """The catalog's name: the first part of a table's name."""
     warehouse: str = "./lake"
     """A folder beside headwater.yaml, or a URL that the catalog's FileIO can write."""
@@ -21,10 +21,11 @@ class LakeSettings(Settings):
 class SparkSettings(Settings):
     """The Spark session that pipelines share."""
 
-    master: str = "local[*]"
+    master: str = Field(default="local[*]", examples=["local[*]", "spark://host:7077"])
+    """Where Spark runs: `local[*]`, `spark://…`, `k8s://…`, `yarn`."""
     conf: dict[str, str] = {}
     """Any Spark option."""
-    memory: str = "2g"
+    memory: str = Field(default="2g", pattern=r"^\d+[kmgtKMGT]$", examples=["2g"])
     """Memory of the driver in local mode."""
 
 
@@ -34,4 +35,11 @@ class ProjectSettings(Settings):
     progress: SecretText | list[SecretText] = SecretText("sqlite:///.headwater/progress.db")
     """`memory:`, `file:///…`, `sqlite:///…`, `postgresql://…`; a list is multi-level, the last one decides."""
     lake: LakeSettings = LakeSettings()
+    """Where Iceberg tables live."""
     spark: SparkSettings = SparkSettings()
+    """The Spark session."""
+
+    @property
+    def progress_levels(self) -> list[SecretText]:
+        """The stores from the first to the deciding one."""
+        return self.progress if isinstance(self.progress, list) else [self.progress]

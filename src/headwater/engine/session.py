@@ -35,10 +35,17 @@ _DEFAULTS = {
 class SessionHolder:
     """Starts the session once, however many threads ask, and stops only what it started."""
 
-    def __init__(self, settings: ProjectSettings, folder: Path, jars: Callable[[], Sequence[Path]]) -> None:
+    def __init__(
+        self,
+        settings: ProjectSettings,
+        folder: Path,
+        jars: Callable[[], Sequence[Path]],
+        *,
+        given: SparkSession | None = None,
+    ) -> None:
         self._settings, self._folder, self._jars = settings, folder, jars
         self._lock = threading.Lock()
-        self._session: SparkSession | None = None
+        self._given, self._session = given, given
 
     @property
     def started(self) -> bool:
@@ -50,11 +57,24 @@ class SessionHolder:
                 self._session = start_session(self._settings, self._folder, self._jars())
             return self._session
 
-    def stop(self) -> None:
+    def for_pipeline(self, name: str) -> SparkSession:
+        """The session, with the calling thread's jobs in the pipeline's own fair pool."""
+        session = self()
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return session
+
+    def cancel(self) -> None:
+        """Abandon the jobs under way; their cycles fail and leave their intents to the next run."""
         with self._lock:
             if self._session is not None:
+                self._session.sparkContext.cancelAllJobs()
+
+    def stop(self) -> None:
+        """End the session, unless it was given to us."""
+        with self._lock:
+            if self._session is not None and self._given is None:
                 self._session.stop()
-                self._session = None
+            self._session = self._given
 
 
 def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> SparkSession:
@@ -84,7 +104,9 @@ def session_conf(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) 
 def catalog_conf(lake: LakeSettings, folder: Path) -> Mapping[str, str]:
     """The lake as a Spark catalog: the user's own, or Iceberg's JDBC catalog on a SQLite file."""
     prefix = f"spark.sql.catalog.{lake.name}"
-    options = {"warehouse": warehouse_url(lake.warehouse, folder), **embedded_catalog(lake, folder), **lake.catalog}
+    # A cached table would hide what another process has just committed.
+    fixed = {"warehouse": warehouse_url(lake.warehouse, folder), "cache-enabled": "false"}
+    options = {**fixed, **embedded_catalog(lake, folder), **lake.catalog}
     return {prefix: f"{_ICEBERG}.SparkCatalog", **{f"{prefix}.{name}": value for name, value in options.items()}}
 
 

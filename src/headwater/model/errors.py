@@ -22,9 +22,25 @@ Foreign exceptions are translated once, at the border where they appear.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 Retry = Literal["never", "later", "operator"]
+
+
+@dataclass(frozen=True)
+class SettingsProblem:
+    """One mistake in a settings file: where it is, what is wrong, what to write instead."""
+
+    file: str
+    line: int  # from 1; 0 when the problem has no place in a file
+    column: int
+    path: str  # `source.sql.cursor`; empty for the file as a whole
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return "  ".join(part for part in (place, self.path, self.message) if part)
 
 
 class HeadwaterError(Exception):
@@ -62,6 +78,10 @@ class SettingsError(InputError):
     """A settings file is wrong; the message lists every problem with file, line and path."""
 
     code = "settings"
+
+    def __init__(self, message: str, *, hint: str = "", problems: tuple[SettingsProblem, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems  # the same, for machines
 
 
 class UnknownName(InputError):

@@ -28,6 +28,7 @@ class Plan:
 
     window: Window | None
     streams: tuple[StreamPlan, ...] = ()
+    more: bool = False  # the window was cut by a limit: the next cycle need not wait
     warnings: tuple[str, ...] = ()  # what an operator should know: NULL cursors, a scan chosen, a long transaction
 
 

@@ -1,0 +1,223 @@
+"""Headwater in Python: what the command line and the web page are made of.
+
+import headwater as hw
+hw.run_once("content.yaml")
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import getpass
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TextIO
+
+from headwater.config.loading import load_pipelines, load_project
+from headwater.config.pipeline import PipelineSettings
+from headwater.config.project import ProjectSettings
+from headwater.engine.cycle import Parts, run_cycle
+from headwater.engine.lease import held_lease
+from headwater.engine.log import Log, Silence
+from headwater.engine.result import CycleResult
+from headwater.engine.runner import Report, ScheduledPipeline, run_all
+from headwater.engine.schedule import schedule_of
+from headwater.engine.session import SessionHolder
+from headwater.engine.window_block import WindowBlock, window_block
+from headwater.model.errors import InputError
+from headwater.model.faults import Faults, faults_from
+from headwater.model.progress import HistoryEntry, Progress
+from headwater.model.sink import Sink
+from headwater.model.source import Plan, Source
+from headwater.model.store import Store
+from headwater.progress.opening import open_store
+from headwater.services.jars import ensure_jars
+from headwater.sinks.opening import open_sink
+from headwater.sources.opening import open_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def whoami() -> str:
+    """user@host/pid: who holds a lease, and who rewound."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}/{os.getpid()}"
+
+
+class Project:
+    """Everything that pipelines share: settings, the progress store, the Spark session."""
+
+    def __init__(
+        self,
+        settings: ProjectSettings,
+        folder: Path,
+        *,
+        spark: SparkSession | None = None,
+        log: Log | None = None,
+        say: Callable[[str], None] = lambda _: None,
+        out: TextIO | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self.settings, self.folder = settings, folder
+        self.log = log or Silence()
+        self.out = out or sys.stdout
+        self.faults = faults or faults_from(os.environ)
+        self.session = SessionHolder(settings, folder, lambda: ensure_jars(say), given=spark)
+        self.store = open_store(settings.progress_levels, folder)
+
+    @classmethod
+    def open(cls, folder: Path, *, overrides: Mapping[str, str] | None = None, **options: object) -> Project:
+        """The project whose headwater.yaml, if there is one, stands in `folder`."""
+        return cls(load_project(folder, overrides or {}), folder, **options)  # type: ignore[arg-type]
+
+    def pipeline(self, settings: PipelineSettings, folder: Path | None = None) -> Pipeline:
+        """A pipeline of this project; paths in its settings are relative to `folder`."""
+        return Pipeline(self, settings, folder or self.folder)
+
+    def pipelines(self, paths: Sequence[Path]) -> Sequence[Pipeline]:
+        """The pipelines of files and folders."""
+        return [self.pipeline(loaded.settings, loaded.folder) for loaded in load_pipelines(paths)]
+
+    def close(self) -> None:
+        self.session.stop()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Pipeline:
+    """One declared flow, ready to run."""
+
+    def __init__(self, project: Project, settings: PipelineSettings, folder: Path) -> None:
+        self.project, self.settings, self.folder = project, settings, folder
+        self.name = settings.pipeline
+
+    def run_once(self) -> CycleResult:
+        """One cycle. A failure is a result, not an exception."""
+        with self._parts() as parts:
+            return run_cycle(parts)
+
+    def plan(self) -> Plan:
+        """What the next cycle would read. Changes nothing, needs no lease."""
+        progress = self.progress()
+        with self._source() as source:
+            return source.plan(progress.mark)
+
+    def progress(self) -> Progress:
+        return self.project.store.load(self.name)
+
+    def history(self, limit: int = 20) -> Sequence[HistoryEntry]:
+        return self.project.store.history(self.name, limit)
+
+    def rewind(self, to: str, *, why: str, who: str | None = None) -> Progress:
+        """Move the mark to where the operator says, back or forth, on record (G3). Waits for nobody: raises LeaseHeld."""
+        if not why.strip():
+            raise InputError(
+                f"{self.name}: a rewind needs a reason", hint="say why: --why 'restored the table from backup'"
+            )
+        store, who = self.project.store, who or whoami()
+        with self._source() as source, held_lease(store, self.name, who, self._lease_seconds) as lease:
+            progress = store.load(self.name)
+            target = source.position(to, progress.mark)
+            entry = HistoryEntry(
+                kind="rewound",
+                run="",
+                at=dt.datetime.now(dt.UTC),
+                who=who,
+                epoch=lease.lease.epoch,
+                start=str(progress.mark or "the beginning"),
+                end=str(target or "the beginning"),
+                why=why,
+            )
+            return store.swap(lease.lease, progress, progress.rewound(target), entry)
+
+    def scheduled(self) -> ScheduledPipeline:
+        every = self.settings.every
+        return ScheduledPipeline(self.parts(), schedule_of(every) if every else None, self.settings.jitter)
+
+    def parts(self) -> Parts:
+        """What a cycle works with; whoever takes them closes the source and the sinks."""
+        project = self.project
+        return Parts(
+            name=self.name,
+            source=open_source(self.settings.source, self.folder, os.cpu_count() or 1),
+            transform=self.settings.transform,
+            sinks=self._sinks(),
+            store=project.store,
+            spark=lambda: project.session.for_pipeline(self.name),
+            folder=self.folder,
+            owner=whoami(),
+            lease_seconds=self._lease_seconds,
+            faults=project.faults,
+            log=project.log,
+        )
+
+    @property
+    def _lease_seconds(self) -> float:
+        return self.settings.lease.total_seconds()
+
+    def _sinks(self) -> Sequence[Sink]:
+        return [
+            open_sink(settings, position, self.folder, self.project.out)
+            for position, settings in enumerate(self.settings.sinks, start=1)
+        ]
+
+    @contextmanager
+    def _parts(self) -> Iterator[Parts]:
+        parts = self.parts()
+        try:
+            yield parts
+        finally:
+            parts.source.close()
+            for sink in parts.sinks:
+                sink.close()
+
+    @contextmanager
+    def _source(self) -> Iterator[Source]:
+        source = open_source(self.settings.source, self.folder, os.cpu_count() or 1)
+        try:
+            yield source
+        finally:
+            source.close()
+
+
+def run_once(pipeline: str | Path | Pipeline, *, spark: SparkSession | None = None) -> CycleResult:
+    """One cycle of a pipeline file, or of a Pipeline built in code. Raises the error of a failed cycle."""
+    if isinstance(pipeline, Pipeline):
+        result = pipeline.run_once()
+    else:
+        path = Path(pipeline)
+        with Project.open(path.resolve().parent, spark=spark) as project:
+            loaded = project.pipelines([path])
+            if len(loaded) != 1:
+                raise InputError(
+                    f"{path} holds {len(loaded)} pipelines", hint="run_once takes a file with one pipeline"
+                )
+            result = loaded[0].run_once()
+    if result.error:
+        raise result.error
+    return result
+
+
+def run_forever(pipelines: Sequence[Pipeline], stop: threading.Event, report: Report) -> Sequence[CycleResult]:
+    """Run every pipeline by its schedule until `stop` is set; return each one's last result."""
+    return run_all([pipeline.scheduled() for pipeline in pipelines], stop, report)
+
+
+@contextmanager
+def window(source: Source, store: Store, *, name: str) -> Iterator[WindowBlock]:
+    """Your Spark code, our mark: kept only if the block succeeds."""
+    with window_block(source, store, name=name, owner=whoami()) as block:
+        yield block

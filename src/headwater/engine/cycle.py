@@ -1,0 +1,231 @@
+"""One cycle of one pipeline: recover, plan, intend, read, land, advance, acknowledge."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwater.config.pipeline import PythonTransform
+from headwater.engine.lease import HeldLease, held_lease
+from headwater.engine.log import Log
+from headwater.engine.result import CycleResult
+from headwater.engine.transform import apply_transform
+from headwater.model.errors import HeadwaterError, RunError
+from headwater.model.faults import Faults
+from headwater.model.landing import Landing
+from headwater.model.progress import HistoryEntry, Intent, Progress
+from headwater.model.rows import Rows
+from headwater.model.secret import masked
+from headwater.model.sink import Attempt, Sink
+from headwater.model.source import Acknowledges, Source
+from headwater.model.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a cycle works with."""
+
+    name: str
+    source: Source
+    transform: str | PythonTransform | None
+    sinks: Sequence[Sink]
+    store: Store
+    spark: Callable[[], SparkSession]
+    folder: Path
+    owner: str
+    lease_seconds: float
+    faults: Faults
+    log: Log
+
+
+def run_cycle(parts: Parts) -> CycleResult:
+    """Bring the pipeline one window further. Raises nothing: a failure is a result, and the mark stands (G1)."""
+    cycle = _Cycle(parts)
+    try:
+        parts.faults.reach("lease.before")
+        with held_lease(parts.store, parts.name, parts.owner, parts.lease_seconds) as lease:
+            parts.faults.reach("lease.after")
+            return cycle.run(lease)
+    except HeadwaterError as error:
+        return cycle.failed(error)
+    except Exception as error:  # noqa: BLE001 - the border: one pipeline's surprise must not end the others
+        surprise = RunError(
+            f"{parts.name}: {type(error).__name__}: {masked(str(error))}", hint="run with --debug for the trace"
+        )
+        surprise.__cause__ = error
+        return cycle.failed(surprise)
+
+
+class _Cycle:
+    """The state of a cycle on its way: what has been read, landed and remembered so far."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._run = uuid.uuid4().hex[:12]
+        self._began = time.monotonic()
+        self._result = CycleResult(parts.name, self._run, "nothing new")
+
+    def run(self, lease: HeldLease) -> CycleResult:
+        parts = self._parts
+        progress = parts.store.load(parts.name)
+        self._log(
+            "cycle begins", mark=progress.mark or "none", store=parts.store.address, epoch=lease.lease.epoch
+        )  # W4
+        try:
+            if progress.intent:
+                self._log("recovering", window=progress.intent.window, begun=progress.intent.begun_at)
+                progress = self._finish(lease, progress, progress.intent)
+                self._result = replace(self._result, recovered=True)
+            plan = parts.source.plan(progress.mark)
+            self._result = replace(self._result, warnings=plan.warnings, more=plan.more)
+            for warning in plan.warnings:
+                self._log("warning", message=warning)
+            if plan.window:
+                intent = Intent(self._run, plan.window, dt.datetime.now(dt.UTC))
+                parts.faults.reach("intend.before")
+                progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
+                parts.faults.reach("intend.after")
+                progress = self._finish(lease, progress, intent)
+        except HeadwaterError as error:
+            self._remember_failure(lease, error)
+            raise
+        return self._done()
+
+    def _finish(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
+        """Land the intent's window wherever it has not landed, then move the mark. The same for a first try and a recovery."""
+        parts = self._parts
+        progress = self._land_everywhere(lease, progress, intent)
+        landings = progress.intent.landed if progress.intent else ()
+        parts.faults.reach("advance.before")
+        # G1: every sink has given its landing. G3: `advanced` and the store both refuse to go back.
+        entry = self._entry(lease, intent, landings)
+        progress = parts.store.swap(lease.lease, progress, progress.advanced(intent.window.end), entry)
+        parts.faults.reach("advance.after")
+        self._result = replace(
+            self._result,
+            outcome="landed",
+            windows=(*self._result.windows, intent.window),
+            landings=(*self._result.landings, *landings),
+        )
+        if isinstance(parts.source, Acknowledges):
+            parts.faults.reach("acknowledge.before")
+            parts.source.acknowledge(intent.window.end)  # G10: the source may forget only now, so it comes last.
+            parts.faults.reach("acknowledge.after")
+        return progress
+
+    def _land_everywhere(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
+        parts = self._parts
+        attempt = self._attempt(lease, intent)
+        resumed = intent.run != self._run
+        parts.faults.reach("read.before")
+        with parts.source.read(intent.window) as streams:
+            rows = [self._transformed(stream) for stream in streams]
+            parts.faults.reach("read.after")
+            for sink in parts.sinks:
+                for stream in rows:
+                    landing = self._known(sink, stream, attempt, intent) if resumed else None
+                    if landing is None:
+                        parts.faults.reach("land.before")
+                        landing = sink.land(attempt, stream)
+                        parts.faults.reach("land.after")
+                        self._log(
+                            "landed",
+                            sink=sink.label,
+                            stream=stream.stream,
+                            rows=landing.rows,
+                            seconds=f"{landing.seconds:.2f}",
+                        )
+                    intent = replace(intent, landed=_with(intent.landed, landing))
+                    if sink is not parts.sinks[-1] or stream is not rows[-1]:
+                        # A crash between two sinks is finished, not repeated, even where the sink cannot tell.
+                        progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
+        return progress.intending(intent)
+
+    def _known(self, sink: Sink, rows: Rows, attempt: Attempt, intent: Intent) -> Landing | None:
+        for landing in intent.landed:
+            if (landing.sink, landing.stream) == (sink.label, rows.stream):
+                return landing
+        proven = sink.landed(attempt, rows.stream)
+        if proven:
+            self._log("already landed", sink=sink.label, stream=rows.stream, rows=proven.rows)
+        return proven
+
+    def _attempt(self, lease: HeldLease, intent: Intent) -> Attempt:
+        parts = self._parts
+        return Attempt(
+            pipeline=parts.name,
+            run=self._run,
+            window=intent.window,
+            epoch=lease.lease.epoch,
+            faults=parts.faults,
+            ensure_leased=lease.ensure,
+            spark=parts.spark,
+            progress=lambda count: parts.log.rows(parts.name, count),
+        )
+
+    def _transformed(self, rows: Rows) -> Rows:
+        transform = self._parts.transform
+        return rows if transform is None else apply_transform(rows, transform, self._parts.folder)
+
+    def _entry(self, lease: HeldLease, intent: Intent, landings: Sequence[Landing]) -> HistoryEntry:
+        result = CycleResult(self._parts.name, self._run, "landed", (intent.window,), tuple(landings))
+        return HistoryEntry(
+            kind="landed",
+            run=self._run,
+            at=dt.datetime.now(dt.UTC),
+            who=self._parts.owner,
+            epoch=lease.lease.epoch,
+            start=str(intent.window.start or "the beginning"),
+            end=str(intent.window.end),
+            why="" if intent.run == self._run else f"finished what run {intent.run} began",
+            rows=result.rows,
+            seconds=round(time.monotonic() - self._began, 3),
+            sinks=tuple(result.to_json()["sinks"]),
+        )
+
+    def _remember_failure(self, lease: HeldLease, error: HeadwaterError) -> None:
+        """Put the failure on record, once: the same one repeated by every cycle would bury the rest."""
+        parts = self._parts
+        try:
+            newest = parts.store.history(parts.name, 1)
+            if newest and newest[0].kind == "failed" and newest[0].error == error.message:
+                return
+            progress = parts.store.load(parts.name)
+            entry = HistoryEntry(
+                kind="failed",
+                run=self._run,
+                at=dt.datetime.now(dt.UTC),
+                who=parts.owner,
+                epoch=lease.lease.epoch,
+                start=str(progress.mark or "the beginning"),
+                end="",
+                seconds=round(time.monotonic() - self._began, 3),
+                error=error.message,
+            )
+            parts.store.swap(lease.lease, progress, progress, entry)
+        except HeadwaterError as second:
+            # The first error is the one to show; that it could not be recorded is said beside it.
+            self._log("failure not recorded", reason=second.message)
+
+    def failed(self, error: HeadwaterError) -> CycleResult:
+        self._log("failed", code=error.code, message=error.message)
+        return replace(self._done(), outcome="failed", error=error)
+
+    def _done(self) -> CycleResult:
+        return replace(self._result, seconds=time.monotonic() - self._began)
+
+    def _log(self, event: str, **fields: object) -> None:
+        self._parts.log.event(self._parts.name, event, run=self._run, **fields)
+
+
+def _with(landed: tuple[Landing, ...], landing: Landing) -> tuple[Landing, ...]:
+    others = tuple(x for x in landed if (x.sink, x.stream) != (landing.sink, landing.stream))
+    return (*others, landing)

@@ -1,0 +1,67 @@
+"""What one cycle came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headwater.model.errors import HeadwaterError
+from headwater.model.landing import Landing
+from headwater.model.marks import Json
+from headwater.model.window import Window
+
+Outcome = Literal["landed", "nothing new", "failed"]
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """One cycle of one pipeline. Windows are in order: a recovered one first, then a new one."""
+
+    pipeline: str
+    run: str
+    outcome: Outcome
+    windows: tuple[Window, ...] = ()
+    landings: tuple[Landing, ...] = ()
+    seconds: float = 0.0
+    recovered: bool = False
+    more: bool = False  # a limit cut the window; the next cycle need not wait
+    warnings: tuple[str, ...] = ()
+    error: HeadwaterError | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows read: what the first sink took of every stream (each sink takes the same rows)."""
+        if not self.landings:
+            return 0
+        first = self.landings[0].sink
+        return sum(landing.rows for landing in self.landings if landing.sink == first)
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {
+            "pipeline": self.pipeline,
+            "run": self.run,
+            "outcome": self.outcome,
+            "window": self._window_json(),
+            "rows": {"read": self.rows, "landed": self.rows, "rejected": 0},
+            "sinks": self._sinks_json(),
+            "seconds": round(self.seconds, 3),
+            "recovered": self.recovered,
+            "warnings": list(self.warnings),
+        }
+        if self.error:
+            data["error"] = {"code": self.error.code, "message": self.error.message, "hint": self.error.hint}
+        return data
+
+    def _window_json(self) -> dict[str, Json] | None:
+        if not self.windows:
+            return None
+        start = self.windows[0].start
+        return {"start": start.to_json() if start else None, "end": self.windows[-1].end.to_json()}
+
+    def _sinks_json(self) -> list[dict[str, Json]]:
+        sinks: dict[str, dict[str, Json]] = {}
+        for landing in self.landings:
+            sink = sinks.setdefault(landing.sink, {"sink": landing.sink, "rows": 0, "seconds": 0.0})
+            sink["rows"] += landing.rows
+            sink["seconds"] = round(sink["seconds"] + landing.seconds, 3)
+        return list(sinks.values())

@@ -1,0 +1,83 @@
+"""Many pipelines in one process, one thread each, until told to stop."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import threading
+from collections.abc import Callable, Sequence
+
+from headwater.engine.cycle import Parts, run_cycle
+from headwater.engine.result import CycleResult
+from headwater.engine.schedule import Schedule, backoff_seconds, worth_retrying
+
+Report = Callable[[CycleResult], None]
+
+
+class ScheduledPipeline:
+    """A pipeline and when it runs; without a schedule it runs once."""
+
+    def __init__(self, parts: Parts, schedule: Schedule | None, jitter: dt.timedelta | None) -> None:
+        self.parts, self.schedule, self.jitter = parts, schedule, jitter
+
+
+def run_all(pipelines: Sequence[ScheduledPipeline], stop: threading.Event, report: Report) -> Sequence[CycleResult]:
+    """Run every pipeline until `stop` is set or none has anything more to do; return each one's last result.
+
+    One failing pipeline disturbs no other: each has its own thread, lease and pool of Spark's scheduler.
+    """
+    last: dict[str, CycleResult] = {}
+
+    def remember(result: CycleResult) -> None:
+        last[result.pipeline] = result
+        report(result)
+
+    threads = [
+        threading.Thread(target=_run_one, args=(pipeline, stop, remember), name=pipeline.parts.name)
+        for pipeline in pipelines
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return list(last.values())
+
+
+def _run_one(pipeline: ScheduledPipeline, stop: threading.Event, report: Report) -> None:
+    parts, failures = pipeline.parts, 0
+    try:
+        while not stop.is_set():
+            began = dt.datetime.now(dt.UTC)
+            result = run_cycle(parts)
+            report(result)
+            ended = dt.datetime.now(dt.UTC)
+            failures = failures + 1 if result.outcome == "failed" else 0
+            if result.outcome == "failed" and not worth_retrying(result.error):
+                parts.log.event(parts.name, "stopped", reason="it needs somebody's hand; the other pipelines go on")
+                return
+            if pipeline.schedule is None and not result.more:
+                if result.outcome != "failed":
+                    return
+                if failures > _TRIES_WITHOUT_SCHEDULE:
+                    return
+            if stop.wait(_pause(pipeline, result, failures, began, ended)):
+                return
+    finally:
+        parts.source.close()
+        for sink in parts.sinks:
+            sink.close()
+
+
+_TRIES_WITHOUT_SCHEDULE = 5
+
+
+def _pause(
+    pipeline: ScheduledPipeline, result: CycleResult, failures: int, began: dt.datetime, ended: dt.datetime
+) -> float:
+    if failures:
+        # Spread retries: pipelines that failed together should not come back together.
+        return backoff_seconds(failures) * random.uniform(0.8, 1.2)  # noqa: S311 - no cryptography
+    if result.more or pipeline.schedule is None:
+        return 0.0
+    jitter = pipeline.jitter.total_seconds() * random.random() if pipeline.jitter else 0.0  # noqa: S311
+    return max((pipeline.schedule.after(began, ended) - ended).total_seconds() + jitter, 0.0)
