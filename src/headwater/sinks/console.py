@@ -1,0 +1,188 @@
+"""The console sink: prints the first rows of a window, for a look at what comes through.
+
+It cannot tell what it printed before: after a crash a window may be shown twice (at least once), never
+missed. It keeps nothing, so it is no place to store rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TextIO
+
+import pyarrow as pa
+from rich.cells import cell_len, set_cell_size
+
+from headwater.config.sinks import ConsoleSink as ConsoleSettings
+from headwater.model.landing import Landing
+from headwater.model.rows import Rows, SplitRows
+from headwater.model.sink import Attempt
+from headwater.sinks.plain_values import Plain, plain_column
+
+_WIDEST = 40
+_LONGEST_JSON_TEXT = 1000
+# Control, format (text direction), line and paragraph separators, lone surrogates: a row must not be able to
+# move the cursor, hide text or look like a line of its own.
+_UNPRINTABLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
+
+
+class ConsoleSink:
+    """Prints up to `limit` rows of each stream and window, and counts all of them."""
+
+    def __init__(self, settings: ConsoleSettings, label: str, out: TextIO | None = None) -> None:
+        self._settings, self._label = settings, label
+        self._out = out if out is not None else sys.stdout
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    def landed(self, attempt: Attempt, stream: str) -> Landing | None:  # noqa: ARG002 - the protocol's form
+        return None  # nothing printed can be asked for again
+
+    def land(self, attempt: Attempt, rows: Rows) -> Landing:
+        began = time.monotonic()
+        if isinstance(rows, SplitRows):
+            first, count = _first_of(_batches(rows), self._settings.limit, attempt.progress)
+        else:
+            first, count = _first_of_dataframe(rows, self._settings.limit, attempt)
+        title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows {attempt.window}"
+        text = render(title, first, count, self._settings)
+        attempt.faults.reach("land.written")
+        attempt.ensure_leased()
+        self._out.write(text)  # in one piece: pipelines share the terminal
+        self._out.flush()
+        attempt.faults.reach("land.published")
+        return Landing(self._label, rows.stream, attempt.window.id, count, time.monotonic() - began)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def render(title: str, first: Sequence[pa.RecordBatch], count: int, settings: ConsoleSettings) -> str:
+    """What is printed for one stream of one window."""
+    names = first[0].schema.names if first else []
+    columns: list[list[Plain]] = [[] for _ in names]
+    for batch in first:
+        for index, name in enumerate(names):
+            columns[index].extend(plain_column(batch.column(index), name))
+    shown = len(columns[0]) if columns else 0
+    more = [f"… and {count - shown:,} more"] if count > shown else []
+    if settings.format == "json":
+        objects = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+        lines = [json.dumps(_json_shown(row), ensure_ascii=False) for row in objects]
+    else:
+        lines = [printable(title), *_table(names, columns)]
+    return "".join(f"{line}\n" for line in [*lines, *more])
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that a terminal would obey instead of show."""
+    if text.isprintable():
+        return text
+    return "".join(_escape(c) if unicodedata.category(c) in _UNPRINTABLE else c for c in text)
+
+
+def cell(value: Plain) -> str:
+    """One value, readable, on one line, at most forty cells wide."""
+    match value:
+        case None:
+            text = "NULL"
+        case bool():
+            text = "true" if value else "false"
+        case str():
+            text = f'"{value}"' if value == "NULL" else value
+        case list() | dict():
+            text = json.dumps(value, ensure_ascii=False)
+        case _:
+            text = str(value)
+    # Cut first: a huge text need not be escaped as a whole. Escapes only make it longer.
+    shown = printable(text[: _WIDEST + 1])
+    return shown if cell_len(shown) <= _WIDEST else set_cell_size(shown, _WIDEST - 1) + "…"
+
+
+def _table(names: Sequence[str], columns: Sequence[Sequence[Plain]]) -> Iterator[str]:
+    if not names:
+        return
+    heads = [cell(name) for name in names]
+    cells = [[cell(value) for value in column] for column in columns]
+    widths = [max(cell_len(text) for text in (head, *column)) for head, column in zip(heads, cells, strict=True)]
+    numbers = [all(value is None or _is_number(value) for value in column) for column in columns]
+    yield _line(heads, widths, [False] * len(heads))
+    yield "  ".join("─" * width for width in widths)
+    for row in zip(*cells, strict=True):
+        yield _line(row, widths, numbers)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (
+        " " * (width - cell_len(text)) + text if to_right else text + " " * (width - cell_len(text))
+        for text, width, to_right in zip(cells, widths, right, strict=True)
+    )
+    return "  ".join(padded).rstrip()
+
+
+def _is_number(value: Plain) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _json_shown(value: Plain) -> Plain:
+    match value:
+        case str():
+            cut = value if len(value) <= _LONGEST_JSON_TEXT else value[: _LONGEST_JSON_TEXT - 1] + "…"
+            return printable(cut)
+        case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
+            return str(value)  # JSON has no such numbers; this is a look, not a copy
+        case list():
+            return [_json_shown(part) for part in value]
+        case dict():
+            return {printable(name): _json_shown(part) for name, part in value.items()}
+        case _:
+            return value
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _batches(rows: SplitRows) -> Iterator[pa.RecordBatch]:
+    for split in rows.splits:
+        yield from split.read()
+
+
+def _first_of(
+    batches: Iterable[pa.RecordBatch], limit: int, progress: Callable[[int], None]
+) -> tuple[list[pa.RecordBatch], int]:
+    """The first rows, in batches, and the number of all."""
+    first: list[pa.RecordBatch] = []
+    kept = count = 0
+    for batch in batches:
+        count += batch.num_rows
+        if not first or kept < limit:
+            first.append(batch.slice(0, limit - kept))
+            kept += first[-1].num_rows
+        progress(batch.num_rows)
+    return first, count
+
+
+def _first_of_dataframe(rows: Rows, limit: int, attempt: Attempt) -> tuple[list[pa.RecordBatch], int]:
+    """One job: each partition counts its rows and sends back its first ones."""
+
+    def sample(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sink = pa.BufferOutputStream()
+        first, count = _first_of(batches, limit, lambda _: None)
+        if first:
+            with pa.ipc.new_stream(sink, first[0].schema) as writer:
+                for batch in first:
+                    writer.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"rows": [count], "first": [sink.getvalue().to_pybytes()]})
+
+    parts = rows.dataframe(attempt.spark()).mapInArrow(sample, "rows long, first binary").collect()
+    samples = (batch for part in parts if part["first"] for batch in pa.ipc.open_stream(bytes(part["first"])))
+    first, _ = _first_of(samples, limit, lambda _: None)
+    count = sum(part["rows"] for part in parts)
+    attempt.progress(count)
+    return first, count

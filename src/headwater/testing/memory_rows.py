@@ -1,0 +1,109 @@
+"""Rows held in memory, and an attempt to land them: what a test of a sink starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headwater.model.cursor import CursorType
+from headwater.model.faults import Faults, NoFaults
+from headwater.model.marks import ColumnMark
+from headwater.model.sink import Attempt
+from headwater.model.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class MemorySplit:
+    """Batches that travel with the split."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    rows: int | None = None
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        yield from self.batches
+
+
+@dataclass(frozen=True)
+class MemoryRows:
+    """SplitRows over tables in memory: one split per table."""
+
+    stream: str
+    tables: tuple[pa.Table, ...]
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    counted: bool = True  # False: the splits do not know their number of rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.tables[0].schema
+
+    @property
+    def splits(self) -> tuple[MemorySplit, ...]:
+        return tuple(
+            MemorySplit(tuple(table.to_batches()), table.num_rows if self.counted else None) for table in self.tables
+        )
+
+    def dataframe(self, spark: SparkSession) -> DataFrame:
+        return spark.createDataFrame(pa.concat_tables(self.tables))
+
+
+@dataclass(frozen=True)
+class DataFrameRows:
+    """Rows that only Spark can read."""
+
+    stream: str
+    table: pa.Table
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    def dataframe(self, spark: SparkSession) -> DataFrame:
+        return spark.createDataFrame(self.table)
+
+
+def window_up_to(end: int, start: int | None = None) -> Window:
+    """A window on an integer column `id`."""
+
+    def mark(value: int) -> ColumnMark:
+        return ColumnMark("id", CursorType.INTEGER, value)
+
+    return Window(None if start is None else mark(start), mark(end))
+
+
+def attempt_at(
+    window: Window,
+    *,
+    pipeline: str = "shop",
+    run: str = "run-1",
+    epoch: int = 1,
+    faults: Faults | None = None,
+    ensure_leased: Callable[[], None] = lambda: None,
+    spark: Callable[[], SparkSession] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Attempt:
+    """One try at a window, with the lease held; without `spark`, to ask for a session is an error."""
+    return Attempt(pipeline, run, window, epoch, faults or NoFaults(), ensure_leased, spark or _no_spark, progress)
+
+
+def table_of(ids: Sequence[int]) -> pa.Table:
+    """A small table with a number, a text and an instant per id."""
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "name": pa.array([f"name {i}" for i in ids], pa.string()),
+            "at": pa.array([1_700_000_000_000_000 + i for i in ids], pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def _no_spark() -> SparkSession:
+    raise AssertionError("this window must land without a Spark session")
