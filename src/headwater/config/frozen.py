@@ -4,33 +4,96 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import core_schema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
 
-from headwater.model.secret import Secret
+from headwater.model.secret import MASK, Secret
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_NOT_A_DURATION = "not a duration; write for example 5s, 10m or 1h30m"
+_SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|credential|access.?key|account.?key|private.?key")
 
 
 class Settings(BaseModel):
-    """Base of every settings value."""
+    """Base of every settings value.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, use_attribute_docstrings=True)
+    A text under an attribute is its description: `headwater schema` and docs/reference are made of them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    called: ClassVar[str] = "setting"  # what an unknown name in this place would have been
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: object, info: ValidationInfo) -> object:
+        # pydantic reads `true` as 1; in a settings file that is a mistake (G12).
+        if isinstance(value, bool) and bool not in _members(cls.model_fields[info.field_name or ""].annotation):
+            raise PydanticCustomError("no_boolean", "neither true nor false belongs here")
+        return value
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        # G11: options that are passed on as they are (a catalog's, Spark's) may hold keys and tokens.
+        for name, value in super().__repr_args__():
+            yield name, _without_secrets(value) if isinstance(value, dict) else value
 
 
-def parse_duration(value: object) -> object:
-    """`5s`, `1h30m`, `250ms` → timedelta; anything else is left for pydantic to refuse."""
-    if isinstance(value, str):
-        if not _DURATION.fullmatch(value.strip()):
-            raise ValueError(f"{value!r} is not a duration; write for example 5s, 10m or 1h30m")
-        return dt.timedelta(seconds=sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(value)))
+class OneKind(Settings):
+    """A mapping of which exactly one field is written: its name says the kind."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone_is_enough(cls, data: object) -> object:
+        # `- console:` means the same as `- console: {}`.
+        if isinstance(data, dict) and len(data) == 1 and None in data.values():
+            return {name: {} for name in data}
+        return data
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> OneKind:
+        kinds = list(type(self).model_fields)
+        if sum(getattr(self, kind) is not None for kind in kinds) != 1:
+            raise ValueError(f"write exactly one {self.called} here: {one_of(kinds)}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The name of the one field that is written."""
+        return next(kind for kind in type(self).model_fields if getattr(self, kind) is not None)
+
+
+def one_of(names: typing.Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return " or ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether an option of that name may hold a secret (G11)."""
+    return bool(_SECRET_NAME.search(name))
+
+
+def parse_duration(value: object) -> dt.timedelta:
+    """`5s`, `1h30m`, `250ms` → timedelta. The value stays out of the message: it may come from a variable (G11)."""
     if isinstance(value, dt.timedelta):
         return value
-    raise ValueError(f"{value!r} is not a duration; write for example 5s, 10m or 1h30m")
+    if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        return dt.timedelta(seconds=sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(value)))
+    raise ValueError(_NOT_A_DURATION)
 
 
 Duration = Annotated[dt.timedelta, BeforeValidator(parse_duration, json_schema_input_type=str)]
@@ -58,3 +121,11 @@ class SecretText(Secret):
         if not isinstance(value, str):
             raise ValueError("expected a text")  # the value stays out of the message (G11)
         return cls(value)
+
+
+def _members(annotation: object) -> tuple[object, ...]:
+    return typing.get_args(annotation) or (annotation,)
+
+
+def _without_secrets(options: dict[str, object]) -> dict[str, object]:
+    return {name: MASK if looks_secret(str(name)) else value for name, value in options.items()}

@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+import datetime as dt
+from typing import ClassVar
 
-from headwater.config.frozen import Duration, Settings
+from pydantic import Field, field_validator
+
+from headwater.config.frozen import Duration, OneKind, Settings
+from headwater.config.schedule import parse_every
 from headwater.config.sinks import SinkSettings
 from headwater.config.sql_source import SqlSource
 
 
-class SourceSettings(Settings):
-    """Exactly one kind of source."""
+class SourceSettings(OneKind):
+    """Where rows come from: exactly one kind of source."""
+
+    called: ClassVar[str] = "kind of source"
 
     sql: SqlSource | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> SourceSettings:
-        if self.sql is None:
-            raise ValueError("write one kind of source: sql")
-        return self
+    """Poll tables of a SQL database by a column that grows."""
 
 
 class PythonTransform(Settings):
     """A function that takes a DataFrame and gives one."""
 
-    python: str = Field(pattern=r"^[\w.]+:\w+$")
+    python: str = Field(pattern=r"^[\w.]+:\w+$", examples=["shop.clean:only_paid"])
     """`package.module:function`; the pipeline file's folder is on the path."""
 
 
 class PipelineSettings(Settings):
     """One pipeline file."""
 
-    pipeline: str = Field(min_length=1)
+    pipeline: str = Field(min_length=1, examples=["content"])
     """The pipeline's name: its progress is kept under it."""
-    every: str | None = None
+    every: str | None = Field(default=None, examples=["5s", "*/5 * * * *"])
     """`5s`, or a cron line (`*/5 * * * *`, UTC); without it the pipeline runs once."""
-    jitter: Duration | None = None
+    jitter: Duration | None = Field(default=None, examples=["2s"])
     """Start each cycle up to this much later, at random, so that many pipelines do not start at once."""
-    lease: Duration = Field(default="30s", validate_default=True)
+    lease: Duration = Field(default="30s", validate_default=True, examples=["30s"])
     """How long another process waits before it takes over from one that went silent."""
-    source: SourceSettings
-    transform: str | PythonTransform | None = None
+    source: SourceSettings = Field(examples=["{sql: {url: …, table: …, cursor: …}}"])
+    """Where rows come from."""
+    transform: str | PythonTransform | None = Field(
+        default=None, examples=["SELECT *, upper(state) AS state_code FROM rows"]
+    )
     """Spark SQL over the view `rows`, or `python: package.module:function`."""
-    sinks: list[SinkSettings] = Field(min_length=1)
+    sinks: list[SinkSettings] = Field(min_length=1, examples=["[console: {}]"])
     """In this order; the mark moves when the last one has the rows."""
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _duration_or_cron(cls, value: object) -> object:
+        if value is not None:
+            parse_every(value)
+        return value
+
+    @field_validator("lease")
+    @classmethod
+    def _takes_time(cls, value: dt.timedelta) -> dt.timedelta:
+        if not value:
+            raise ValueError("write a duration above zero, for example 30s")
+        return value

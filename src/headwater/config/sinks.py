@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from headwater.config.frozen import Settings
+from headwater.config.frozen import OneKind, Settings
 
 
 class IcebergSink(Settings):
     """Land rows in an Iceberg table."""
 
-    table: str
+    table: str = Field(examples=["lake.cms.content"])
     """`lake.namespace.name`; `{stream}`, `{schema}` and `{table}` stand for the parts of the stream's name."""
     mode: Literal["append", "merge", "replace"] = "append"
     """append: add every row read. merge: one row per key, the newest read wins. replace: the window is the table."""
@@ -29,9 +29,10 @@ class IcebergSink(Settings):
 class FilesSink(Settings):
     """Land rows as files, one folder per window."""
 
-    path: str
+    path: str = Field(examples=["./landed/{stream}"])
     """A folder or URL; `{stream}` stands for the stream's name."""
     format: Literal["parquet", "json", "csv"] = "parquet"
+    """Of the files; json has one object a line, csv a header."""
     publish: Literal["auto", "rename", "manifest"] = "auto"
     """rename: the folder appears whole. manifest: files count once the window's manifest names them."""
 
@@ -42,17 +43,17 @@ class ConsoleSink(Settings):
     limit: int = Field(default=20, ge=0)
     """Rows shown per stream and window."""
     format: Literal["table", "json"] = "table"
+    """table: columns for people. json: one object a line."""
 
 
-class SinkSettings(Settings):
-    """Exactly one of the kinds of sink."""
+class SinkSettings(OneKind):
+    """Where rows land: exactly one kind of sink per item."""
+
+    called: ClassVar[str] = "kind of sink"
 
     console: ConsoleSink | None = None
+    """Print rows."""
     files: FilesSink | None = None
+    """Write files."""
     iceberg: IcebergSink | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> SinkSettings:
-        if sum(x is not None for x in (self.console, self.files, self.iceberg)) != 1:
-            raise ValueError("write exactly one kind of sink per item: console, files or iceberg")
-        return self
+    """Write an Iceberg table."""

@@ -12,7 +12,7 @@ from headwater.config.frozen import Duration, SecretText, Settings
 class Lookback(Settings):
     """Read again what lies shortly below the mark, and drop what was already read."""
 
-    lookback: Duration | int | str
+    lookback: Duration | int | str = Field(examples=["10m"])
     """How far below the mark: a duration for timestamps and dates (`10m`), a number for numbers (`1000`)."""
 
 
@@ -30,7 +30,7 @@ class JdbcSettings(Settings):
 class SqlSource(Settings):
     """Poll tables of a SQL database by a column that grows."""
 
-    url: SecretText
+    url: SecretText = Field(examples=["${PG_URL}"])
     """`postgresql://…`, `sqlite:///shop.db`, `mysql://…`, `mariadb://…`, `mssql://…`, `oracle://…`, or `jdbc:…`."""
     table: str | None = None
     """One table, `schema.name`."""
@@ -38,7 +38,7 @@ class SqlSource(Settings):
     """Several tables, each a stream of its own; `sales.*` matches by name."""
     query: str | None = None
     """A SELECT instead of a table."""
-    cursor: str
+    cursor: str = Field(examples=["updated_at"])
     """The column that grows: integer, decimal, date, timestamp with or without zone, string or UUID."""
     start: int | str | None = None
     """First run: read rows above this value. Without it everything; `latest`: only rows from now on."""
@@ -59,6 +59,7 @@ class SqlSource(Settings):
     splits: int | None = Field(default=None, gt=0)
     """Parallel reads per stream; by default from the number of rows and the cores."""
     jdbc: JdbcSettings = JdbcSettings()
+    """Only for databases that are read through JDBC."""
 
     @model_validator(mode="after")
     def _one_subject(self) -> SqlSource:
