@@ -15,6 +15,7 @@ from headwater.engine.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGING = Path(__file__).parent / "log4j2.properties"
 _ICEBERG = "org.apache.iceberg.spark"
 
 # What a small machine needs, and what lets several pipelines share the session. A user's `spark.conf` wins.
@@ -26,7 +27,6 @@ _DEFAULTS = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -82,12 +82,22 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
     find_java()
     # Workers must be this interpreter: another python3 on the PATH lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - an idle poll must not pay for this import
+    if settings.spark.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # listen on loopback only
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an idle poll must not pay for these imports
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    builder = SparkSession.builder.appName("headwater").master(settings.spark.master)
-    for name, value in session_conf(settings, folder, jars).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
+    conf.setAll(list(session_conf(settings, folder, jars).items()))
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - PySpark offers no public question
+        log = folder / ".headwater" / "spark.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as spark_log:
+            # The JVM's own talk goes to a file: the terminal belongs to the user's pipelines.
+            gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})
+        SparkContext(conf=conf, gateway=gateway)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def session_conf(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> Mapping[str, str]:
@@ -95,6 +105,7 @@ def session_conf(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) 
     return {
         **_DEFAULTS,
         "spark.driver.memory": settings.spark.memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
         "spark.jars": ",".join(str(jar) for jar in jars),
         **catalog_conf(settings.lake, folder),
         **settings.spark.conf,
