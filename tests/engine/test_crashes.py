@@ -1,0 +1,115 @@
+"""G2: a crash at any point is repaired by running again: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from headwater.model.faults import FAULT_POINTS
+from headwater.testing.outage import door_to
+from tests.conftest import wait_until
+from tests.engine.shop import Shop, child_result
+
+pytestmark = pytest.mark.spark
+
+PER_SINK = ("land.before", "land.written", "land.published", "land.after")
+PASSAGES = [f"{point}:{{}}:{n}" for point in FAULT_POINTS for n in ((1, 2) if point in PER_SINK else (1,))]
+
+
+@pytest.fixture
+def shop(request, database, tmp_path, namespace, spark):
+    built = Shop.build(database, tmp_path, f"{namespace}.orders", request.param)
+    built.insert(30)
+    assert built.run(spark).outcome == "landed"
+    return built
+
+
+@pytest.mark.parametrize("shop", ["append", "merge"], indirect=True)
+@pytest.mark.parametrize("passage", PASSAGES)
+def test_a_kill_at_any_point_is_repaired_by_one_more_run(shop, passage, spark):
+    shop.insert(20)
+    shop.update(below=10)
+    child = shop.start_child(spark, passage.format("kill"))
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == -signal.SIGKILL, f"the point was not reached: {errors}"
+    shop.insert(5)
+    result = shop.run_until_leased(spark)
+    assert result.outcome == "landed", result.error
+    expected = shop.expected()
+    assert shop.in_lake(spark) == expected
+    if shop.mode == "append":
+        assert shop.in_files() == expected
+    assert shop.run(spark).outcome == "nothing new"
+
+
+@pytest.mark.parametrize("shop", ["append", "merge"], indirect=True)
+def test_a_writer_that_was_frozen_past_its_lease_cannot_publish(shop, spark):
+    """G4: stopped between writing and publishing, overtaken, woken up: nothing doubled, nothing turned back."""
+    shop.insert(20)
+    shop.update(below=10)
+    frozen = shop.start_child(spark, "land.written:stop:2")
+    wait_until(lambda: state_of(frozen.pid) == "T", seconds=90)
+    taken_over = shop.run_until_leased(spark)
+    assert taken_over.outcome == "landed"
+    assert taken_over.recovered
+    os.kill(frozen.pid, signal.SIGCONT)
+    woken = child_result(frozen)
+    assert woken["outcome"] == "failed"
+    assert woken["error"]["code"] == "lease-lost"
+    assert shop.in_lake(spark) == shop.expected()
+    assert shop.run(spark).outcome == "nothing new"
+
+
+def state_of(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rsplit(")", 1)[1].split()[0]
+
+
+class ShutDoor:
+    """Cuts the line to a server when a point is reached, for real."""
+
+    def __init__(self, point: str, action) -> None:
+        self._point, self._action, self.reached = point, action, False
+
+    def reach(self, point: str) -> None:
+        if point == self._point and not self.reached:
+            self.reached = True
+            self._action()
+
+
+@pytest.mark.parametrize("victim", ["source", "store", "lake"])
+@pytest.mark.parametrize("point", [p for p in FAULT_POINTS if not p.startswith("acknowledge")])
+def test_an_outage_at_any_point_is_repaired_by_one_more_run(victim, point, database, tmp_path, namespace, spark, lake_folder):
+    port = int(database.split(":")[-1].split("/")[0])
+    with door_to(port) as door:
+        through_door = database.replace(f":{port}/", f":{door.port}/")
+        shop = Shop.build(
+            database, tmp_path, f"{namespace}.orders", "merge",
+            url=through_door if victim == "source" else None,
+            progress=through_door if victim == "store" else None,
+        )  # fmt: skip
+        shop.insert(30)
+        assert shop.run(spark).outcome == "landed"
+        shop.insert(20)
+        shop.update(below=10)
+        data = lake_folder / namespace.split(".")[1]
+        if victim == "lake":
+            # A plain file in the folder's place: nothing below it can be read or written, not even by root.
+            faults = ShutDoor(point, lambda: (data.rename(data.with_suffix(".away")), data.write_text("")))
+        else:
+            faults = ShutDoor(point, door.shut)
+        first = shop.run(spark, faults)
+        assert faults.reached
+        if victim == "lake":
+            data.unlink()
+            data.with_suffix(".away").rename(data)
+        else:
+            door.open()
+        if first.outcome == "failed":
+            assert first.error.retry == "later", first.error
+        again = shop.run_until_leased(spark)
+        assert again.outcome in {"landed", "nothing new"}, again.error
+        assert shop.in_lake(spark) == shop.expected()
+        assert shop.run(spark).outcome == "nothing new"
