@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
-from headwater.config.loading import load_pipelines, load_project
+from headwater.config.loading import load_all, load_project
 from headwater.config.pipeline import PipelineSettings
 from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import Parts, run_cycle
@@ -25,7 +25,6 @@ from headwater.engine.lease import held_lease
 from headwater.engine.log import Log, Silence
 from headwater.engine.result import CycleResult
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
-from headwater.engine.schedule import schedule_of
 from headwater.engine.session import SessionHolder
 from headwater.engine.window_block import WindowBlock, window_block
 from headwater.model.errors import InputError
@@ -76,7 +75,7 @@ class Project:
     @classmethod
     def open(cls, folder: Path, *, overrides: Mapping[str, str] | None = None, **options: object) -> Project:
         """The project whose headwater.yaml, if there is one, stands in `folder`."""
-        return cls(load_project(folder, overrides or {}), folder, **options)  # type: ignore[arg-type]
+        return cls(load_project(folder, overrides=overrides or {}), folder, **options)  # type: ignore[arg-type]
 
     def pipeline(self, settings: PipelineSettings, folder: Path | None = None) -> Pipeline:
         """A pipeline of this project; paths in its settings are relative to `folder`."""
@@ -84,7 +83,7 @@ class Project:
 
     def pipelines(self, paths: Sequence[Path]) -> Sequence[Pipeline]:
         """The pipelines of files and folders."""
-        return [self.pipeline(loaded.settings, loaded.folder) for loaded in load_pipelines(paths)]
+        return [self.pipeline(loaded.settings, loaded.folder.absolute()) for loaded in load_all(paths)]
 
     def close(self) -> None:
         self.session.stop()
@@ -106,8 +105,11 @@ class Pipeline:
 
     def run_once(self) -> CycleResult:
         """One cycle. A failure is a result, not an exception."""
-        with self._parts() as parts:
+        parts = self.parts()
+        try:
             return run_cycle(parts)
+        finally:
+            parts.close()
 
     def plan(self) -> Plan:
         """What the next cycle would read. Changes nothing, needs no lease."""
@@ -144,8 +146,7 @@ class Pipeline:
             return store.swap(lease.lease, progress, progress.rewound(target), entry)
 
     def scheduled(self) -> ScheduledPipeline:
-        every = self.settings.every
-        return ScheduledPipeline(self.parts(), schedule_of(every) if every else None, self.settings.jitter)
+        return ScheduledPipeline(self.parts(), self.settings.every, self.settings.jitter)
 
     def parts(self) -> Parts:
         """What a cycle works with; whoever takes them closes the source and the sinks."""
@@ -173,16 +174,6 @@ class Pipeline:
             open_sink(settings, position, self.folder, self.project.out)
             for position, settings in enumerate(self.settings.sinks, start=1)
         ]
-
-    @contextmanager
-    def _parts(self) -> Iterator[Parts]:
-        parts = self.parts()
-        try:
-            yield parts
-        finally:
-            parts.source.close()
-            for sink in parts.sinks:
-                sink.close()
 
     @contextmanager
     def _source(self) -> Iterator[Source]:

@@ -31,7 +31,9 @@ class Shop:
     mode: str
 
     @classmethod
-    def build(cls, database: str, folder: Path, table: str, mode: str, *, url: str | None = None, progress: str | None = None) -> Shop:
+    def build(
+        cls, database: str, folder: Path, table: str, mode: str, *, url: str | None = None, progress: str | None = None
+    ) -> Shop:
         with psycopg.connect(database) as connection:
             connection.execute("""
                 CREATE TABLE orders (
@@ -75,13 +77,15 @@ sinks:
         return Counter(tuple(row) for row in spark.sql(f"SELECT id, amount, note FROM {self.table}").collect())
 
     def in_files(self) -> Counter:
-        published = [p for p in (self.folder / "files").rglob("*.parquet") if not any(x.startswith(".") for x in p.parts)]
+        published = [
+            p for p in (self.folder / "files").rglob("*.parquet") if not any(x.startswith(".") for x in p.parts)
+        ]
         rows = [row for path in published for row in pq.read_table(path).to_pylist()]
         return Counter((row["id"], row["amount"], row["note"]) for row in rows)
 
     def run(self, spark, faults=None) -> CycleResult:
         """One cycle in this process."""
-        with Project(load_project(self.folder, {}), self.folder, spark=spark, faults=faults) as project:
+        with Project(load_project(self.folder), self.folder, spark=spark, faults=faults) as project:
             return project.pipelines([self.folder / "orders.yaml"])[0].run_once()
 
     def run_until_leased(self, spark) -> CycleResult:

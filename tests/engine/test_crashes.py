@@ -81,7 +81,9 @@ class ShutDoor:
 
 @pytest.mark.parametrize("victim", ["source", "store", "lake"])
 @pytest.mark.parametrize("point", [p for p in FAULT_POINTS if not p.startswith("acknowledge")])
-def test_an_outage_at_any_point_is_repaired_by_one_more_run(victim, point, database, tmp_path, namespace, spark, lake_folder):
+def test_an_outage_at_any_point_is_repaired_by_one_more_run(
+    victim, point, database, tmp_path, namespace, spark, lake_folder
+):
     port = int(database.split(":")[-1].split("/")[0])
     with door_to(port) as door:
         through_door = database.replace(f":{port}/", f":{door.port}/")

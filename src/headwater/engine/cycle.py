@@ -45,6 +45,12 @@ class Parts:
     faults: Faults
     log: Log
 
+    def close(self) -> None:
+        """Give back the connections of the source and the sinks."""
+        self.source.close()
+        for sink in self.sinks:
+            sink.close()
+
 
 def run_cycle(parts: Parts) -> CycleResult:
     """Bring the pipeline one window further. Raises nothing: a failure is a result, and the mark stands (G1)."""

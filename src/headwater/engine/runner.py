@@ -6,19 +6,24 @@ import datetime as dt
 import random
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from headwater.engine.cycle import Parts, run_cycle
 from headwater.engine.result import CycleResult
-from headwater.engine.schedule import Schedule, backoff_seconds, worth_retrying
+from headwater.engine.schedule import backoff_seconds, next_start, worth_retrying
 
 Report = Callable[[CycleResult], None]
 
+_TRIES_WITHOUT_SCHEDULE = 5
 
+
+@dataclass(frozen=True)
 class ScheduledPipeline:
-    """A pipeline and when it runs; without a schedule it runs once."""
+    """A pipeline and when it runs; without `every` it runs until it has caught up."""
 
-    def __init__(self, parts: Parts, schedule: Schedule | None, jitter: dt.timedelta | None) -> None:
-        self.parts, self.schedule, self.jitter = parts, schedule, jitter
+    parts: Parts
+    every: str | None
+    jitter: dt.timedelta | None = None
 
 
 def run_all(pipelines: Sequence[ScheduledPipeline], stop: threading.Event, report: Report) -> Sequence[CycleResult]:
@@ -50,34 +55,32 @@ def _run_one(pipeline: ScheduledPipeline, stop: threading.Event, report: Report)
             began = dt.datetime.now(dt.UTC)
             result = run_cycle(parts)
             report(result)
-            ended = dt.datetime.now(dt.UTC)
             failures = failures + 1 if result.outcome == "failed" else 0
-            if result.outcome == "failed" and not worth_retrying(result.error):
-                parts.log.event(parts.name, "stopped", reason="it needs somebody's hand; the other pipelines go on")
+            if _is_over(pipeline, result, failures):
                 return
-            if pipeline.schedule is None and not result.more:
-                if result.outcome != "failed":
-                    return
-                if failures > _TRIES_WITHOUT_SCHEDULE:
-                    return
-            if stop.wait(_pause(pipeline, result, failures, began, ended)):
-                return
+            stop.wait(_pause(pipeline, result, failures, began))
     finally:
-        parts.source.close()
-        for sink in parts.sinks:
-            sink.close()
+        parts.close()
 
 
-_TRIES_WITHOUT_SCHEDULE = 5
+def _is_over(pipeline: ScheduledPipeline, result: CycleResult, failures: int) -> bool:
+    if not worth_retrying(result.error):
+        pipeline.parts.log.event(
+            pipeline.parts.name, "stopped", reason="it needs somebody's hand; the other pipelines go on"
+        )
+        return True
+    if pipeline.every is not None:
+        return False
+    return failures >= _TRIES_WITHOUT_SCHEDULE or (failures == 0 and not result.more)
 
 
-def _pause(
-    pipeline: ScheduledPipeline, result: CycleResult, failures: int, began: dt.datetime, ended: dt.datetime
-) -> float:
+def _pause(pipeline: ScheduledPipeline, result: CycleResult, failures: int, began: dt.datetime) -> float:
+    """Seconds until the next cycle."""
     if failures:
         # Spread retries: pipelines that failed together should not come back together.
         return backoff_seconds(failures) * random.uniform(0.8, 1.2)  # noqa: S311 - no cryptography
-    if result.more or pipeline.schedule is None:
+    if result.more or pipeline.every is None:
         return 0.0
-    jitter = pipeline.jitter.total_seconds() * random.random() if pipeline.jitter else 0.0  # noqa: S311
-    return max((pipeline.schedule.after(began, ended) - ended).total_seconds() + jitter, 0.0)
+    ended = dt.datetime.now(dt.UTC)
+    jitter = pipeline.jitter.total_seconds() * random.random() if pipeline.jitter else 0.0  # noqa: S311 - as above
+    return max((next_start(pipeline.every, began, ended) - ended).total_seconds() + jitter, 0.0)

@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Protocol
 
-from cronsim import CronSim
-
-from headwater.config.frozen import parse_duration
+from headwater.config.schedule import next_cron, parse_every
 from headwater.model.errors import HeadwaterError
 
 _FIRST_BACKOFF_SECONDS = 1.0
 _LONGEST_BACKOFF_SECONDS = 300.0
 
 
-class Schedule(Protocol):
-    """A rule that names moments."""
+def next_start(every: str, began: dt.datetime, ended: dt.datetime) -> dt.datetime:
+    """An interval counts from start to start, a cron line in UTC; a cycle that took longer is followed at once.
 
-    def after(self, began: dt.datetime, ended: dt.datetime) -> dt.datetime:
-        """When the next cycle is due, after one that began and ended then."""
-
-
-class Every:
-    """A fixed interval from start to start; a cycle that takes longer is followed at once."""
-
-    def __init__(self, interval: dt.timedelta) -> None:
-        self._interval = interval
-
-    def after(self, began: dt.datetime, ended: dt.datetime) -> dt.datetime:
-        return max(began + self._interval, ended)
-
-
-class Cron:
-    """A cron line, in UTC."""
-
-    def __init__(self, line: str) -> None:
-        self._line = line
-
-    def after(self, began: dt.datetime, ended: dt.datetime) -> dt.datetime:  # noqa: ARG002 - missed moments are not made up for
-        return next(CronSim(self._line, ended))
-
-
-def schedule_of(every: str) -> Schedule:
-    """`5s` → Every, `*/5 * * * *` → Cron. The settings have been checked before."""
-    if " " in every.strip() or every.startswith("@"):
-        return Cron(every)
-    interval = parse_duration(every)
-    if not isinstance(interval, dt.timedelta):
-        raise TypeError(every)
-    return Every(interval)
+    Moments that passed while a cycle ran are not made up for: the next cycle reads everything new anyway.
+    """
+    rule = parse_every(every)
+    if isinstance(rule, dt.timedelta):
+        return max(began + rule, ended)
+    return next_cron(rule, ended)
 
 
 def backoff_seconds(failures: int) -> float:
