@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.config.loading import load_all, load_project
+from headwater.config.loading import load_pipelines, load_project
 from headwater.model.errors import SettingsError
 
 GOOD = """\
@@ -73,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def problem(text: str | bytes, name: str = "content.yaml") -> str:
     Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SettingsError) as raised:
-        load_all([Path(name)], ENVIRONMENT)
+        load_pipelines([Path(name)], ENVIRONMENT)
     assert raised.value.exit_code == 2
     assert "hunter2" not in str(raised.value)
     return str(raised.value)
@@ -95,7 +95,7 @@ def test_every_problem_of_every_file_is_reported_at_once() -> None:
     Path("one.yaml").write_text(GOOD.replace("cursor: seq", "cursr: seq\n    splits: -1"))
     Path("two.yaml").write_text(GOOD.replace("console", "consol").replace("pipeline: content", "pipeline: two"))
     with pytest.raises(SettingsError) as raised:
-        load_all([Path()], ENVIRONMENT)
+        load_pipelines([Path()], ENVIRONMENT)
     places = [(p.file, p.line, p.path) for p in raised.value.problems]
     assert places == [
         ("one.yaml", 6, "source.sql.cursr"),
@@ -115,16 +115,16 @@ def test_an_empty_file_and_one_that_is_no_mapping_say_what_belongs_there() -> No
 def test_a_missing_file_suggests_its_neighbour() -> None:
     Path("content.yaml").write_text(GOOD)
     with pytest.raises(SettingsError, match=r"contents.yaml  no such file; did you mean 'content.yaml'\?"):
-        load_all([Path("contents.yaml")], ENVIRONMENT)
+        load_pipelines([Path("contents.yaml")], ENVIRONMENT)
     with pytest.raises(SettingsError, match="no such file; check the path"):
-        load_all([Path("nowhere/at.yaml")], ENVIRONMENT)
+        load_pipelines([Path("nowhere/at.yaml")], ENVIRONMENT)
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_folder_without_pipelines_says_so() -> None:
     Path("headwater.yaml").write_text("lake: {warehouse: x}")
     with pytest.raises(SettingsError, match="the folder holds no pipeline; write one"):
-        load_all([Path()], ENVIRONMENT)
+        load_pipelines([Path()], ENVIRONMENT)
 
 
 @pytest.mark.usefixtures("folder")
@@ -132,10 +132,10 @@ def test_two_pipelines_of_one_name_are_refused_even_in_two_files() -> None:
     Path("a.yaml").write_text(GOOD)
     Path("b.yaml").write_text("# second\n" + GOOD)
     with pytest.raises(SettingsError, match=r"b.yaml:2:1  pipeline  a.yaml:1 has a pipeline 'content' too.*rename one"):
-        load_all([Path()], ENVIRONMENT)
+        load_pipelines([Path()], ENVIRONMENT)
     Path("a.yaml").write_text(GOOD + "---\n" + GOOD)
     with pytest.raises(SettingsError, match=r"a.yaml:10:1  pipeline  a.yaml:1 has"):
-        load_all([Path("a.yaml")], ENVIRONMENT)
+        load_pipelines([Path("a.yaml")], ENVIRONMENT)
 
 
 @pytest.mark.usefixtures("folder")

@@ -75,9 +75,9 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"; did you mean '{close}'?" if close else ""
 
 
-def closest(name: str, known: Sequence[str]) -> str | None:
+def closest(name: str, known: Sequence[str], alike: float = 0.6) -> str | None:
     by_lower = {candidate.lower().replace("-", "_"): candidate for candidate in known}
-    found = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=alike)
     return by_lower[found[0]] if found else None
 
 

@@ -41,15 +41,15 @@ class FoundPipeline:
 
 def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> tuple[PipelineSettings, ...]:
     """The pipelines of one file: one, or several documents separated by `---`. Raises SettingsError."""
-    return tuple(found.settings for found in load_all([path], environment))
+    return tuple(found.settings for found in load_pipelines([path], environment))
 
 
 def load_folder(path: Path, environment: Mapping[str, str] = os.environ) -> tuple[FoundPipeline, ...]:
     """Every pipeline of the folder's YAML files, headwater.yaml left out. Raises SettingsError."""
-    return load_all([path], environment)
+    return load_pipelines([path], environment)
 
 
-def load_all(paths: Sequence[Path], environment: Mapping[str, str] = os.environ) -> tuple[FoundPipeline, ...]:
+def load_pipelines(paths: Sequence[Path], environment: Mapping[str, str] = os.environ) -> tuple[FoundPipeline, ...]:
     """Every pipeline of the files and folders. Raises one SettingsError with the problems of all of them."""
     problems: list[SettingsProblem] = []
     found: list[FoundPipeline] = []
@@ -62,7 +62,7 @@ def load_all(paths: Sequence[Path], environment: Mapping[str, str] = os.environ)
 
 
 def load_project(
-    folder: Path, *, environment: Mapping[str, str] = os.environ, overrides: Mapping[str, str] = _NOTHING
+    folder: Path, overrides: Mapping[str, str] = _NOTHING, *, environment: Mapping[str, str] = os.environ
 ) -> ProjectSettings:
     """What pipelines share. A flag beats the environment, that beats headwater.yaml, that beats the default."""
     file = folder / PROJECT_FILE

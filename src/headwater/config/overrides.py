@@ -12,6 +12,7 @@ from headwater.config.yaml_text import Document, read_documents
 from headwater.model.errors import SettingsProblem
 
 PREFIX = "HEADWATER_"
+_NEARLY = 0.85  # how alike: a slip of the finger, not a name of somebody else's
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ def environment_overrides(environment: Mapping[str, str]) -> Iterator[Override]:
     fields = list(ProjectSettings.model_fields)
     for name, text in sorted(environment.items()):
         path = tuple(name.removeprefix(PREFIX).lower().split("__"))
-        if name.startswith(PREFIX) and (path[0] in fields or closest(path[0], fields)):
+        if name.startswith(PREFIX) and (path[0] in fields or closest(path[0], fields, _NEARLY)):
             yield Override(name, path, text)
 
 
