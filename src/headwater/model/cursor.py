@@ -34,7 +34,9 @@ class CursorType(enum.Enum):
 
     def to_text(self, value: CursorValue) -> str:
         if isinstance(value, dt.datetime):
-            return value.isoformat(timespec="microseconds")
+            # One instant has one text, whatever zone a driver gave it in.
+            moment = value.astimezone(dt.UTC) if value.tzinfo is not None else value
+            return moment.isoformat(timespec="microseconds")
         if isinstance(value, dt.date):
             return value.isoformat()
         return str(value)
@@ -46,7 +48,7 @@ class CursorType(enum.Enum):
         text = str(data).strip() if self is not CursorType.STRING else str(data)
         try:
             return self._parse(text)
-        except (ValueError, decimal.InvalidOperation) as error:
+        except (ValueError, OverflowError, decimal.InvalidOperation) as error:
             raise ValueError(f"expected {self.value} (for example {_EXAMPLES[self]}), got {data!r}") from error
 
     def _parse(self, text: str) -> CursorValue:  # noqa: C901, PLR0911 - one case per type

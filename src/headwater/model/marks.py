@@ -6,6 +6,7 @@ stands at or past another. No other module compares marks.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,10 @@ class Mark(ABC):
     """One kind of position; every kind keeps the laws that `headwater.testing.marks` checks."""
 
     kind: ClassVar[str]
+
+    def comparable(self, other: Mark) -> bool:
+        """Whether `join` and `covers` make sense between the two: marks of one kind, of one column."""
+        return type(self) is type(other)
 
     @abstractmethod
     def join(self, other: Self) -> Self:
@@ -91,8 +96,13 @@ class ColumnMark(Mark):
     snapshot: SnapshotSeen | None = None
     edge: EdgeSeen | None = None
 
+    def comparable(self, other: Mark) -> bool:
+        return isinstance(other, ColumnMark) and (self.column, self.type) == (other.column, other.type)
+
     def join(self, other: ColumnMark) -> ColumnMark:
-        return self if self.covers(other) else other
+        # Marks at one place may differ in what they remember of it. Either will do, but everybody has to
+        # choose the same one: windows are recognised by the text of their marks (G5).
+        return max(self, other, key=lambda mark: (mark._rank(), json.dumps(mark.to_json(), sort_keys=True)))
 
     def covers(self, other: ColumnMark) -> bool:
         return self._rank() >= other._rank()
@@ -139,6 +149,11 @@ class StreamsMark(Mark):
 
     streams: Mapping[str, Mark]
 
+    def comparable(self, other: Mark) -> bool:
+        return isinstance(other, StreamsMark) and all(
+            mark.comparable(other.streams[name]) for name, mark in self.streams.items() if name in other.streams
+        )
+
     def join(self, other: StreamsMark) -> StreamsMark:
         joined = dict(self.streams)
         for name, mark in other.streams.items():
@@ -175,7 +190,7 @@ def mark_from_json(data: Mapping[str, Json]) -> Mark:
                 hint="run the version that wrote it, or newer",
             )
         return _KINDS[data["kind"]].from_json(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreDamaged(
             f"stored mark cannot be read ({type(error).__name__}: {error})",
             hint="restore the progress store from a backup, or rewind the pipeline",
@@ -184,4 +199,4 @@ def mark_from_json(data: Mapping[str, Json]) -> Mark:
 
 def same_kind(mark: Mark, other: Mark) -> bool:
     """Whether two marks can be compared at all."""
-    return type(mark) is type(other)
+    return mark.comparable(other)

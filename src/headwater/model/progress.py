@@ -148,7 +148,13 @@ class Progress:
 
 def check_move(stored: Progress, updated: Progress, entry: HistoryEntry | None) -> None:
     """G3, enforced inside every store: a mark goes back or away only with a rewind on record."""
-    if stored.mark is None or (entry is not None and entry.kind == "rewound"):
+    if entry is not None and entry.kind == "rewound":
+        if not (entry.who.strip() and entry.why.strip()):
+            raise MarkMovedBack(
+                f"{stored.pipeline}: a rewind has to say who and why", hint="give a reason: --why 'what happened'"
+            )
+        return
+    if stored.mark is None:
         return
     if updated.mark is None or not same_kind(updated.mark, stored.mark) or not updated.mark.covers(stored.mark):
         raise MarkMovedBack(

@@ -1,0 +1,49 @@
+"""Progress that ends with the process: for tries, tests, and as the first of several levels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from headwater.model.progress import HistoryEntry, Progress
+from headwater.progress.clock import Clock, steady_clock
+from headwater.progress.record import Record, checked_name
+from headwater.progress.record_store import Decision, RecordStore
+
+
+class MemoryProgress(RecordStore):
+    """A dictionary under a lock. Closing it keeps what it holds: only the end of the process forgets."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or steady_clock()
+        self._lock = threading.Lock()
+        self._records: dict[str, Record] = {}
+        self._history: dict[str, list[HistoryEntry]] = {}
+
+    @property
+    def address(self) -> str:
+        return "memory:"
+
+    def history(self, pipeline: str, limit: int) -> Sequence[HistoryEntry]:
+        with self._lock:
+            entries = self._history.get(checked_name(pipeline), [])
+            return entries[::-1][: max(limit, 0)]
+
+    def pipelines(self) -> Sequence[str]:
+        with self._lock:
+            return sorted(name for name, record in self._records.items() if record.progress.version > 0)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _read(self, pipeline: str) -> Record:
+        with self._lock:
+            return self._records.get(pipeline, Record(Progress(pipeline)))
+
+    def _change(self, pipeline: str, decide: Decision, entry: HistoryEntry | None) -> Record:
+        with self._lock:
+            record = decide(self._records.get(pipeline, Record(Progress(pipeline))), self._clock())
+            self._records[pipeline] = record
+            if entry is not None:
+                self._history.setdefault(pipeline, []).append(entry)
+            return record

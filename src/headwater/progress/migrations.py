@@ -1,0 +1,115 @@
+"""The tables of the SQL stores, as numbered steps from each version to the next.
+
+A step that was released is never edited: what has to change is a new step at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headwater.model.errors import StoreDamaged
+
+Row = tuple[object, ...]
+Execute = Callable[[str, Mapping[str, object]], Sequence[Row]]  # parameters are written :name
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The few words in which SQLite and PostgreSQL differ here."""
+
+    json: str  # a type that keeps the text of JSON exactly
+    moment: str
+    kind: str  # of a history entry, taken from its JSON
+    who: str
+    find_schema_table: str  # gives one row, whose value is NULL or missing when there is no such table
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One step: `version` is what the tables have after it."""
+
+    version: int
+    purpose: str
+    statements: tuple[str, ...]
+
+
+SQLITE = Dialect(
+    json="text",
+    moment="text",
+    kind="json_extract(entry, '$.kind')",
+    who="json_extract(entry, '$.who')",
+    find_schema_table="SELECT max(name) FROM sqlite_master WHERE type = 'table' AND name = 'headwater_schema'",
+)
+# json and not jsonb: jsonb refuses \u0000, which a text cursor or an error message may hold.
+POSTGRES = Dialect(
+    json="json",
+    moment="timestamptz",
+    kind="entry->>'kind'",
+    who="entry->>'who'",
+    find_schema_table="SELECT CAST(to_regclass('headwater_schema') AS text)",
+)
+
+MIGRATIONS = (
+    Migration(
+        1,
+        "progress, one row per pipeline, and its history",
+        (
+            """CREATE TABLE headwater_progress (
+                pipeline text PRIMARY KEY,
+                version bigint NOT NULL,
+                epoch bigint NOT NULL,
+                mark {json},
+                mark_text text,
+                intent {json},
+                updated_at {moment},
+                lease_owner text,
+                lease_expires_at {moment})""",
+            """CREATE TABLE headwater_history (
+                pipeline text NOT NULL,
+                version bigint NOT NULL,
+                at {moment} NOT NULL,
+                entry {json} NOT NULL,
+                PRIMARY KEY (pipeline, version))""",
+        ),
+    ),
+    Migration(
+        2,
+        "what and who of a history entry as columns, so that rewinds are found by plain SQL",
+        (
+            "ALTER TABLE headwater_history ADD COLUMN kind text",
+            "ALTER TABLE headwater_history ADD COLUMN who text",
+            "UPDATE headwater_history SET kind = {kind}, who = {who}",
+        ),
+    ),
+)
+NEWEST = MIGRATIONS[-1].version
+
+
+def schema_version(execute: Execute, dialect: Dialect) -> int:
+    """0 where none of the tables was ever made."""
+    if execute(dialect.find_schema_table, {})[0][0] is None:
+        return 0
+    version = execute("SELECT max(version) FROM headwater_schema", {})[0][0]
+    if not isinstance(version, int) or version < 1:
+        raise StoreDamaged(f"headwater_schema says version {version!r}", hint="restore the tables from a backup")
+    if version > NEWEST:
+        raise StoreDamaged(
+            f"the tables have version {version}, made by a newer Headwater; this one knows up to {NEWEST}",
+            hint="run that version of Headwater, or newer",
+        )
+    return version
+
+
+def upgrade(execute: Execute, dialect: Dialect, to: int = NEWEST) -> None:
+    """Take the steps that are missing. The caller holds a lock and commits all of them or none."""
+    present = schema_version(execute, dialect)
+    if present == 0:
+        columns = f"version integer PRIMARY KEY, purpose text NOT NULL, applied_at {dialect.moment} NOT NULL"
+        execute(f"CREATE TABLE headwater_schema ({columns})", {})
+    for migration in MIGRATIONS:
+        if present < migration.version <= to:
+            for statement in migration.statements:
+                execute(statement.format(**vars(dialect)), {})
+            values = {"version": migration.version, "purpose": migration.purpose}
+            execute("INSERT INTO headwater_schema VALUES (:version, :purpose, CURRENT_TIMESTAMP)", values)

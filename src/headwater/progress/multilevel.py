@@ -1,0 +1,149 @@
+"""Several stores as one: quick ones in front, and a last one that decides.
+
+Leases, compare-and-swap and history belong to the last level alone; a write counts when it is durable
+there, and only then the levels in front are told, as far as they answer. So nothing in front can ever move
+a mark or win a swap. What the levels in front are for is reading: while this process holds the lease,
+nobody else can write, and the first level that has the version which the last level confirmed answers.
+Without the lease the last level is asked, because any process may have written since; if it does not
+answer, that is an outage (W3), whatever the levels in front hold.
+
+The levels in front are also witnesses. They learn a version only after the last level has it; when one of
+them knows more than the last level does, the last level has lost writes and the pipeline stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from headwater.model.errors import HeadwaterError, StoreDamaged
+from headwater.model.progress import HistoryEntry, Lease, Progress
+from headwater.model.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class FrontLevel(Protocol):
+    """A store in front of the deciding one."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, without secrets."""
+
+    def load(self, pipeline: str) -> Progress:
+        """What is kept here."""
+
+    def remember(self, progress: Progress) -> None:
+        """Keep this, unless a higher version is kept."""
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+class MultilevelProgress:
+    """Reads the first level that may be trusted, back-fills those before it, writes the last level first."""
+
+    def __init__(self, fronts: Sequence[FrontLevel], last: Store) -> None:
+        self._fronts = tuple(fronts)
+        self._last = last
+        self._lock = threading.Lock()
+        self._held: dict[str, int] = {}  # epoch of the lease that was acquired here and not given back
+        self._confirmed: dict[str, tuple[int, int]] = {}  # epoch and version that the last level had under our lease
+
+    @property
+    def address(self) -> str:
+        return " → ".join([*(level.address for level in self._fronts), self._last.address])
+
+    def load(self, pipeline: str) -> Progress:
+        with self._lock:
+            confirmed = self._confirmed.get(pipeline) if pipeline in self._held else None
+        found = [self._peek(level, pipeline) for level in self._fronts]
+        if confirmed is not None:
+            epoch, version = confirmed
+            for position, progress in enumerate(found):
+                if progress is not None and progress.version == version:
+                    self._tell(self._fronts[:position], progress)
+                    return replace(progress, epoch=epoch)
+        # In this order: a level in front that was read before the last one cannot be ahead of it.
+        progress = self._last.load(pipeline)
+        self._check_witnesses(progress, found)
+        self._confirm(progress)
+        self._tell(self._fronts, progress)
+        return progress
+
+    def swap(self, lease: Lease, expected: Progress, updated: Progress, entry: HistoryEntry | None) -> Progress:
+        try:
+            progress = self._last.swap(lease, expected, updated, entry)
+        except BaseException:
+            # Refused, or nobody knows whether it counts: until the last level is asked, nothing is known.
+            with self._lock:
+                self._confirmed.pop(lease.pipeline, None)
+            raise
+        self._confirm(progress)
+        self._tell(self._fronts, progress)
+        return progress
+
+    def acquire(self, pipeline: str, owner: str, ttl_seconds: float) -> Lease:
+        lease = self._last.acquire(pipeline, owner, ttl_seconds)
+        with self._lock:
+            epoch, version = self._confirmed.pop(pipeline, (-1, 0))
+            # Epochs are given out one by one: the next one after ours means that nobody wrote in between.
+            if lease.epoch == epoch + 1:
+                self._confirmed[pipeline] = (lease.epoch, version)
+            self._held[pipeline] = lease.epoch
+        return lease
+
+    def renew(self, lease: Lease) -> Lease:
+        return self._last.renew(lease)
+
+    def release(self, lease: Lease) -> None:
+        with self._lock:
+            if self._held.get(lease.pipeline) == lease.epoch:
+                del self._held[lease.pipeline]
+        self._last.release(lease)
+
+    def history(self, pipeline: str, limit: int) -> Sequence[HistoryEntry]:
+        return self._last.history(pipeline, limit)
+
+    def pipelines(self) -> Sequence[str]:
+        return self._last.pipelines()
+
+    def close(self) -> None:
+        for level in self._fronts:
+            level.close()
+        self._last.close()
+
+    def _confirm(self, progress: Progress) -> None:
+        with self._lock:
+            if self._held.get(progress.pipeline) == progress.epoch:
+                self._confirmed[progress.pipeline] = (progress.epoch, progress.version)
+            else:
+                self._confirmed.pop(progress.pipeline, None)
+
+    def _check_witnesses(self, progress: Progress, found: Sequence[Progress | None]) -> None:
+        for level, seen in zip(self._fronts, found, strict=True):
+            if seen is not None and seen.version > progress.version:
+                raise StoreDamaged(
+                    f"{progress.pipeline}: {level.address} knows version {seen.version} ({seen.mark or 'no mark'}), "
+                    f"but {self._last.address}, which decides, holds version {progress.version} "
+                    f"({progress.mark or 'no mark'})",
+                    hint="the last level lost writes or is a new one: restore or fill it; to go on from what it holds, "
+                    "leave out the levels in front or empty them",
+                )
+
+    def _peek(self, level: FrontLevel, pipeline: str) -> Progress | None:
+        try:
+            return level.load(pipeline)
+        except HeadwaterError as error:
+            _log.warning("level in front does not answer", extra={"level": level.address, "error": error.code})
+            return None
+
+    def _tell(self, levels: Sequence[FrontLevel], progress: Progress) -> None:
+        for level in levels:
+            try:
+                level.remember(progress)
+            except HeadwaterError as error:
+                _log.warning("level in front did not keep", extra={"level": level.address, "error": error.code})

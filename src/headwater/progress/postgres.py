@@ -1,0 +1,174 @@
+"""Progress in a PostgreSQL database: for several machines. The database's clock decides when a lease ends.
+
+The tables are made in the first schema of the search path (`?options=-csearch_path%3Dops` names another).
+Works behind a transaction pooler: nothing relies on the session from one transaction to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from headwater.model.errors import HeadwaterError, InputError, StoreDamaged, StoreUnreachable
+from headwater.model.secret import Secret, masked
+from headwater.progress.migrations import NEWEST, POSTGRES, Execute, Row, schema_version, upgrade
+from headwater.progress.record_store import RESTORE
+from headwater.progress.sql import COLUMNS, SqlProgress
+
+T = TypeVar("T")
+
+_DEFAULTS = {"connect_timeout": "10", "application_name": "headwater"}
+_MIGRATION_LOCK = 7_164_218_350_021  # any number that nobody else uses for advisory locks
+# Read once the row is locked: the clock must not be older than the wait for the lock.
+_LOCKING_READ = f"""
+WITH locked AS MATERIALIZED (SELECT {COLUMNS} FROM headwater_progress WHERE pipeline = :pipeline FOR UPDATE)
+SELECT locked.*, clock_timestamp() FROM locked"""  # noqa: S608 - constant
+# A process that is stopped in a transaction must not keep others out for long; what is acknowledged is durable.
+_BEGIN = """
+SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true),
+       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
+
+
+class PostgresProgress(SqlProgress):
+    """Plain SQL over one connection, which is opened at first use and again when it broke."""
+
+    def __init__(self, url: Secret) -> None:
+        super().__init__()
+        self._url = url
+        self._address = masked(url.reveal())
+        self._connection: psycopg.Connection | None = None
+        self._opened_by = 0
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None and self._opened_by == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    @property
+    def _locking_read(self) -> str:
+        return _LOCKING_READ
+
+    def _now_parameters(self) -> dict[str, object]:
+        return {}
+
+    def _moment(self, moment: dt.datetime) -> object:
+        return moment
+
+    def _run(self, work: Callable[[Execute], T]) -> T:
+        with self._lock, self._translated():
+            used = self._connection is not None and self._opened_by == os.getpid()
+            attempt = _Attempt(self._connected())
+            try:
+                return attempt.run(work)
+            except psycopg.OperationalError:
+                # A connection that idled since the last cycle may be gone. Once the commit was sent, nobody
+                # knows whether it counts, so from there on the caller must look again.
+                if not used or attempt.committing or not attempt.connection.broken:
+                    raise
+                self.close()
+                return _Attempt(self._connected()).run(work)
+
+    def _query(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+        return self._run(lambda execute: execute(statement, values))
+
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is None or self._opened_by != os.getpid() or self._connection.closed:
+            connection = self._connect()
+            try:
+                _Attempt(connection).run(_ensure_schema)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._opened_by = connection, os.getpid()
+        return self._connection
+
+    def _connect(self) -> psycopg.Connection:
+        url = self._url.reveal()
+        try:
+            # libpq would take the rest of such a password for the host and show it in its errors (G11).
+            if url.partition("?")[0].count("@") > 1:
+                raise psycopg.ProgrammingError  # noqa: TRY301 - one remedy for both
+            options = {**_DEFAULTS, **{k: str(v) for k, v in conninfo_to_dict(url).items() if v is not None}}
+        except psycopg.ProgrammingError:
+            raise InputError(
+                f"{self.address} is no PostgreSQL address",
+                hint="write postgresql://user:password@host:port/database; in the password, @ is %40 and / is %2F",
+            ) from None
+        # Prepared statements would tie us to one server session, which a transaction pooler does not keep.
+        connection = psycopg.connect(**options, prepare_threshold=None)  # type: ignore[arg-type]
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreDamaged as damage:
+            if self.address in damage.message:
+                raise
+            raise StoreDamaged(f"{self.address}: {damage.message}", hint=damage.hint) from damage
+        except psycopg.Error as error:
+            raise self._error(error) from error
+
+    def _error(self, error: psycopg.Error) -> HeadwaterError:
+        message = f"{self.address}: {masked(str(error)).strip() or type(error).__name__}"
+        match error:
+            case psycopg.errors.InsufficientPrivilege() | psycopg.errors.InvalidSchemaName():
+                hint = "let the user create tables: GRANT USAGE, CREATE ON SCHEMA … TO …"
+            case psycopg.errors.ReadOnlySqlTransaction():
+                hint = "the address leads to a standby or a read-only database; name the primary"
+            case psycopg.errors.LockNotAvailable():
+                hint = "another session holds a lock on headwater_progress; end its transaction"
+            case psycopg.OperationalError() | psycopg.InterfaceError():
+                hint = "check that the server runs and that address, user and password are right"
+            case _:
+                return StoreDamaged(message, hint=RESTORE)
+        return StoreUnreachable(message, hint=hint)
+
+
+class _Attempt:
+    """One try at a transaction, which knows whether the commit was sent."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self.connection = connection
+        self.committing = False
+
+    def run(self, work: Callable[[Execute], T]) -> T:
+        try:
+            self._execute(_BEGIN, {})
+            result = work(self._execute)
+            self.committing = True
+            self.connection.commit()
+            return result
+        except BaseException:
+            with contextlib.suppress(psycopg.Error):
+                self.connection.rollback()
+            raise
+
+    def _execute(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+        cursor = self.connection.execute(_with_percent(statement), values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def _ensure_schema(execute: Execute) -> None:
+    if schema_version(execute, POSTGRES) < NEWEST:
+        execute("SELECT pg_advisory_xact_lock(:key)", {"key": _MIGRATION_LOCK})
+        upgrade(execute, POSTGRES)
+
+
+@functools.cache
+def _with_percent(statement: str) -> bytes:
+    return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", statement).encode()

@@ -1,0 +1,144 @@
+"""What the SQLite and the PostgreSQL store share: the statements, and how rows become records."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from headwater.model.marks import Mark
+from headwater.model.progress import HistoryEntry, Progress
+from headwater.progress.migrations import Execute, Row
+from headwater.progress.record import Record, checked_name
+from headwater.progress.record_store import Decision, RecordStore
+
+T = TypeVar("T")
+
+COLUMNS = "version, epoch, CAST(mark AS text) AS mark, CAST(intent AS text) AS intent, lease_owner, lease_expires_at"
+_READ = f"SELECT {COLUMNS} FROM headwater_progress WHERE pipeline = :pipeline"  # noqa: S608 - constant
+_ADD_EMPTY = "INSERT INTO headwater_progress (pipeline, version, epoch) VALUES (:pipeline, 0, 0) ON CONFLICT DO NOTHING"
+_WRITE = """
+UPDATE headwater_progress SET
+    updated_at = CASE WHEN version = :version THEN updated_at ELSE :now END,
+    version = :version, epoch = :epoch, mark = :mark, mark_text = :mark_text, intent = :intent,
+    lease_owner = :lease_owner, lease_expires_at = :lease_expires_at
+WHERE pipeline = :pipeline"""
+_ADD_ENTRY = """
+INSERT INTO headwater_history (pipeline, version, at, kind, who, entry)
+VALUES (:pipeline, :version, :at, :kind, :who, :entry)"""
+_HISTORY = """
+SELECT CAST(entry AS text) FROM headwater_history WHERE pipeline = :pipeline ORDER BY version DESC LIMIT :limit"""
+_PIPELINES = "SELECT pipeline FROM headwater_progress WHERE version > 0"
+
+
+class SqlProgress(RecordStore):
+    """Tables `headwater_progress` and `headwater_history`, for anyone to query."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # one connection, used by one thread at a time
+
+    @property
+    @abstractmethod
+    def _locking_read(self) -> str:
+        """Like `_READ`, with the row locked and the store's clock, read after that, as the last column."""
+
+    @abstractmethod
+    def _run(self, work: Callable[[Execute], T]) -> T:
+        """Call `work` in one transaction and commit it; translate the driver's errors. May call it again."""
+
+    @abstractmethod
+    def _query(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+        """Read, without a lock."""
+
+    @abstractmethod
+    def _moment(self, moment: dt.datetime) -> object:
+        """A moment as the driver binds it."""
+
+    @abstractmethod
+    def _now_parameters(self) -> dict[str, object]:
+        """What `_locking_read` needs besides the pipeline."""
+
+    def history(self, pipeline: str, limit: int) -> Sequence[HistoryEntry]:
+        values = {"pipeline": checked_name(pipeline), "limit": max(limit, 0)}
+        rows = self._query(_HISTORY, values)
+        with self._reading(f"the history of {pipeline!r}"):
+            return [HistoryEntry.from_json(json.loads(_text(row[0]))) for row in rows]
+
+    def pipelines(self) -> Sequence[str]:
+        return sorted(str(row[0]) for row in self._query(_PIPELINES, {}))
+
+    def _read(self, pipeline: str) -> Record:
+        rows = self._query(_READ, {"pipeline": pipeline})
+        return self._record(pipeline, rows[0]) if rows else Record(Progress(pipeline))
+
+    def _change(self, pipeline: str, decide: Decision, entry: HistoryEntry | None) -> Record:
+        def work(execute: Execute) -> Record:
+            rows = execute(self._locking_read, {"pipeline": pipeline, **self._now_parameters()})
+            if not rows:
+                execute(_ADD_EMPTY, {"pipeline": pipeline})
+                rows = execute(self._locking_read, {"pipeline": pipeline, **self._now_parameters()})
+            stored, now = self._record(pipeline, rows[0]), rows[0][-1]
+            record = decide(stored, _parsed_moment(now))
+            if record is not stored:
+                execute(_WRITE, {**self._values(record), "now": now})
+                if entry is not None:
+                    execute(_ADD_ENTRY, self._entry_values(record.progress, entry))
+            return record
+
+        return self._run(work)
+
+    def _record(self, pipeline: str, row: Row) -> Record:
+        version, epoch, mark, intent, owner, expires_at = row[:6]
+        with self._reading(f"the progress of {pipeline!r}"):
+            if not isinstance(version, int) or not isinstance(epoch, int):
+                raise TypeError(f"version {version!r} and epoch {epoch!r} are to be integers")
+            data = {
+                "pipeline": pipeline,
+                "version": version,
+                "epoch": epoch,
+                "mark": None if mark is None else json.loads(_text(mark)),
+                "intent": None if intent is None else json.loads(_text(intent)),
+            }
+            owner = None if owner is None else _text(owner)
+            return Record(Progress.from_json(data), owner, None if expires_at is None else _parsed_moment(expires_at))
+
+    def _values(self, record: Record) -> dict[str, object]:
+        progress = record.progress
+        return {
+            "pipeline": progress.pipeline,
+            "version": progress.version,
+            "epoch": progress.epoch,
+            "mark": json.dumps(progress.mark.to_json()) if progress.mark else None,
+            "mark_text": _readable(progress.mark) if progress.mark else None,
+            "intent": json.dumps(progress.intent.to_json()) if progress.intent else None,
+            "lease_owner": record.owner,
+            "lease_expires_at": self._moment(record.expires_at) if record.expires_at else None,
+        }
+
+    def _entry_values(self, progress: Progress, entry: HistoryEntry) -> dict[str, object]:
+        return {
+            "pipeline": progress.pipeline,
+            "version": progress.version,
+            "at": self._moment(entry.at),
+            "kind": entry.kind,
+            "who": _readable(entry.who),
+            "entry": json.dumps(entry.to_json()),
+        }
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, found {type(value).__name__}")
+    return value
+
+
+def _parsed_moment(value: object) -> dt.datetime:
+    return value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(_text(value))
+
+
+def _readable(value: Mark | str) -> str:
+    """A text for people to query: what no database can keep as text is replaced. The JSON beside it is exact."""
+    return str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

@@ -1,0 +1,164 @@
+"""Progress in a SQLite file: the embedded default.
+
+For one machine: SQLite's write-ahead log needs a local disk. Query it while pipelines run:
+`sqlite3 progress.db "SELECT pipeline, mark_text, updated_at FROM headwater_progress"`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from headwater.model.errors import HeadwaterError, StoreDamaged, StoreUnreachable
+from headwater.progress.clock import Clock, wall_clock
+from headwater.progress.migrations import NEWEST, SQLITE, Execute, Row, schema_version, upgrade
+from headwater.progress.record_store import RESTORE
+from headwater.progress.sql import COLUMNS, SqlProgress
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 10.0
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
+
+
+class SqliteProgress(SqlProgress):
+    """One file, made complete under another name and then linked in place, so an empty one is always damage."""
+
+    def __init__(self, path: Path, clock: Clock = wall_clock) -> None:
+        super().__init__()
+        self._path = path.absolute()
+        self._clock = clock
+        self._connection: sqlite3.Connection | None = None
+        self._opened_by = 0
+        self._inode = 0
+
+    @property
+    def address(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None and self._opened_by == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    @property
+    def _locking_read(self) -> str:
+        # BEGIN IMMEDIATE has locked the file already.
+        return f"SELECT {COLUMNS}, :now FROM headwater_progress WHERE pipeline = :pipeline"  # noqa: S608 - constant
+
+    def _now_parameters(self) -> dict[str, object]:
+        return {"now": self._moment(self._clock())}
+
+    def _moment(self, moment: dt.datetime) -> object:
+        return moment.astimezone(dt.UTC).isoformat(timespec="microseconds")
+
+    def _run(self, work: Callable[[Execute], T]) -> T:
+        with self._lock, self._translated():
+            connection = self._connected()
+            return _transaction(connection, "BEGIN IMMEDIATE", work)
+
+    def _query(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+        with self._lock, self._translated():
+            return self._connected().execute(statement, values).fetchall()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._opened_by == os.getpid():
+            if self._path.exists() and self._path.stat().st_ino == self._inode:
+                return self._connection
+            # SQLite would go on with a file that has no name any more, and nobody else would see it.
+            self.close()
+            if not self._path.exists():
+                raise StoreUnreachable(
+                    f"{self.address}: the file was removed while it was in use", hint="put it back, or start again"
+                )
+        if not self._path.exists():
+            self._create()
+        if self._path.stat().st_size == 0:
+            raise StoreDamaged(f"{self.address}: the file is empty: it was truncated", hint=RESTORE)
+        connection = _open(self._path)
+        try:
+            if _transaction(connection, "BEGIN", lambda execute: schema_version(execute, SQLITE)) < NEWEST:
+                _transaction(connection, "BEGIN IMMEDIATE", lambda execute: upgrade(execute, SQLITE))
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._opened_by, self._inode = connection, os.getpid(), self._path.stat().st_ino
+        return connection
+
+    def _create(self) -> None:
+        log = self._path.with_name(f"{self._path.name}-wal")
+        if log.exists():
+            raise StoreDamaged(f"{self.address}: the file is gone, but {log.name} is there", hint=RESTORE)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}")
+        temporary.touch(exist_ok=False)
+        try:
+            connection = _open(temporary)
+            connection.execute("PRAGMA journal_mode = WAL")
+            _transaction(connection, "BEGIN IMMEDIATE", lambda execute: upgrade(execute, SQLITE))
+            connection.close()
+            # Fails when another process was first; then its file is as good as ours.
+            with contextlib.suppress(FileExistsError):
+                self._path.hardlink_to(temporary)
+        finally:
+            temporary.unlink(missing_ok=True)
+            for suffix in ("-wal", "-shm"):
+                temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreDamaged as damage:
+            if self.address in damage.message:
+                raise
+            raise StoreDamaged(f"{self.address}: {damage.message}", hint=damage.hint) from damage
+        except HeadwaterError:
+            raise
+        except sqlite3.Error as error:
+            self.close()
+            raise self._error(error) from error
+        except OSError as error:
+            raise StoreUnreachable(
+                f"{self.address}: {error.strerror or error}", hint="check that its folder is there and writable"
+            ) from error
+
+    def _error(self, error: sqlite3.Error) -> HeadwaterError:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in _DAMAGE:
+            return StoreDamaged(f"{self.address}: {error}", hint=RESTORE)
+        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+            hint = f"another program has locked it for {_BUSY_SECONDS:.0f} s; end that program or its transaction"
+        else:
+            hint = "check that the file and its folder are there, writable and not on a full disk"
+        return StoreUnreachable(f"{self.address}: {error}", hint=hint)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # mode=rw: SQLite itself must never make the file.
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[Execute], T]) -> T:
+    def execute(statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+        return connection.execute(statement, values).fetchall()
+
+    connection.execute(begin)
+    try:
+        result = work(execute)
+        connection.execute("COMMIT")
+        return result
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
