@@ -95,7 +95,7 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as spark_log:
             # The JVM's own talk goes to a file: the terminal belongs to the user's pipelines.
-            gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})
+            gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
