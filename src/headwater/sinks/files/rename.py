@@ -1,0 +1,119 @@
+"""Publish a window by renaming its folder: readers see all of it or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.model.errors import LeaseLost, PublishConflict
+from headwater.model.sink import Attempt
+from headwater.sinks.files.names import tag
+from headwater.sinks.files.places import LocalPlace
+from headwater.sinks.files.record import Record
+
+_RECORD = "_landing.json"  # readers of folders skip names that begin with an underscore
+
+
+@dataclass(frozen=True)
+class RenameTarget:
+    """One stream's folder on a local disk."""
+
+    folder: Path
+    stream: str
+
+    def where(self, attempt: Attempt) -> str:
+        return str(self._published(attempt))
+
+    def published(self, attempt: Attempt) -> Record | None:
+        """The window's record, if the window is there."""
+        folder = self._published(attempt)
+        if not folder.exists():
+            return None
+        try:
+            data = (folder / _RECORD).read_bytes()
+        except FileNotFoundError as error:
+            raise PublishConflict(
+                f"{folder} exists without {_RECORD}", hint="it is not a window of ours: move it away"
+            ) from error
+        record = Record.from_bytes(data, str(folder / _RECORD))
+        record.ensure_ours(attempt, self.stream, str(folder))
+        return record
+
+    def stage(self, attempt: Attempt) -> LocalPlace:
+        """A hidden folder of this attempt's own."""
+        durable_folder(self.folder)
+        # G4: we hold the lease, so other attempts of this pipeline are dead or stale. Without its folder a
+        # stale one can no longer publish, however late it wakes up.
+        prefix = f".writing-{tag(attempt.pipeline)}-"
+        for leftover in self.folder.glob(f"{prefix}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        place = LocalPlace(self.folder / f"{prefix}{attempt.window.id}-{attempt.run}-{uuid.uuid4().hex[:8]}")
+        place.folder.mkdir()
+        return place
+
+    def prepare(self, place: LocalPlace, record: Record) -> None:
+        """Leave exactly the record's files in the hidden folder, all durable."""
+        named = {part.name for part in record.files}
+        for stray in place.folder.iterdir():
+            if stray.name not in named:  # of a task that failed half-way and was tried again
+                stray.unlink()
+        with (place.folder / _RECORD).open("wb") as file:
+            file.write(record.to_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(place.folder)
+
+    def publish(self, attempt: Attempt, place: LocalPlace, record: Record) -> Record:
+        """The record that readers see now: ours, or that of whoever was first with this window."""
+        target = self._published(attempt)
+        try:
+            place.folder.rename(target)
+        except FileNotFoundError as error:
+            raise overtaken(attempt, place) from error
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            # G2: the name is the window's, so a window that is there is this very window.
+            first = self.published(attempt)
+            if first is None:
+                raise
+            return first
+        sync_folder(self.folder)
+        return record
+
+    def discard(self, place: LocalPlace) -> None:
+        shutil.rmtree(place.folder, ignore_errors=True)
+
+    def tidy(self, attempt: Attempt, record: Record) -> None:
+        """Leftovers went when the attempt began."""
+
+    def _published(self, attempt: Attempt) -> Path:
+        return self.folder / f"window={attempt.window.id}"
+
+
+def overtaken(attempt: Attempt, place: object) -> LeaseLost:
+    return LeaseLost(
+        f"{attempt.pipeline}: {place} is gone: a process with a newer lease took over and removed it",
+        hint="nothing is lost: the other process lands this window",
+    )
+
+
+def durable_folder(folder: Path) -> None:
+    """Create it with its parents so that they survive a power cut."""
+    if folder.is_dir():
+        return
+    durable_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
