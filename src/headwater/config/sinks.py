@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headwater.config.frozen import OneKind, Settings
+from headwater.config.partition_field import parse_partition_field
+
+_TABLE_PARTS = 3  # catalog, namespace, name
 
 
 class IcebergSink(Settings):
     """Land rows in an Iceberg table."""
 
-    table: str = Field(examples=["lake.cms.content"])
-    """`lake.namespace.name`; `{stream}`, `{schema}` and `{table}` stand for the parts of the stream's name."""
+    table: str
+    """`lake.namespace.name`. `{schema}` and `{table}` stand for the parts of a stream's name (`sales.orders`),
+    `{stream}` for its last part. Two streams never share a table: write `{schema}_{table}` where names repeat."""
     mode: Literal["append", "merge", "replace"] = "append"
     """append: add every row read. merge: one row per key, the newest read wins. replace: the window is the table."""
-    key: list[str] | None = None
+    key: list[str] | None = Field(default=None, min_length=1)
     """The columns that name a row; by default the source's primary key. Needed for merge."""
     partition_by: list[str] = []
-    """Iceberg transforms: `day(updated_at)`, `bucket(16, id)`, `country`."""
+    """Iceberg transforms: `day(updated_at)`, `bucket(16, id)`, `country`. Used when the table is created."""
     properties: dict[str, str] = {}
     """Table properties, set when the table is created."""
     upsert: Literal["auto", "append", "delete-append", "merge"] = "auto"
-    """How a merge is carried out; auto decides per batch."""
+    """How a merge is carried out; auto decides per batch. `append` stops at a key that the table already has."""
+
+    @field_validator("table")
+    @classmethod
+    def _names_a_table(cls, table: str) -> str:
+        parts = table.split(".")
+        if len(parts) < _TABLE_PARTS or not all(part.strip() for part in parts):
+            raise ValueError(f"{table!r} is no table of a catalog; write for example lake.shop.orders or lake.shop.{{stream}}")
+        unknown = set(re.findall(r"\{([^}]*)\}", table)) - {"stream", "schema", "table"}
+        if unknown:
+            raise ValueError(f"{{{min(unknown)}}} is not known here; write {{stream}}, {{schema}} or {{table}}")
+        if "{" in parts[0]:
+            raise ValueError(f"the catalog's name is fixed, {parts[0]!r} is not; write for example lake.{{schema}}.{{table}}")
+        return table
+
+    @field_validator("partition_by")
+    @classmethod
+    def _partition_fields(cls, fields: list[str]) -> list[str]:
+        for field in fields:
+            parse_partition_field(field)
+        return fields
+
+    @field_validator("key")
+    @classmethod
+    def _each_once(cls, key: list[str] | None) -> list[str] | None:
+        if key and len(set(key)) != len(key):
+            raise ValueError(f"a key column is named twice: {', '.join(key)}")
+        return key
 
 
 class FilesSink(Settings):
