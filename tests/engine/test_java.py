@@ -29,7 +29,9 @@ def test_a_java_that_spark_cannot_use_is_refused_by_its_version(java_home, shown
         find_java()
 
 
-@pytest.mark.parametrize(("shown", "version"), [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21"', 21)])
+@pytest.mark.parametrize(
+    ("shown", "version"), [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21"', 21)]
+)
 def test_java_17_and_21_are_found(java_home, shown, version):
     java = java_home / "bin" / "java"
     java.write_text(f"#!/bin/sh\necho '{shown}' >&2\n")

@@ -1,0 +1,177 @@
+"""A transform sees `rows`, stays lazy, and fails in one sentence."""
+
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+
+from headwater.config.pipeline import PythonTransform
+from headwater.engine.transform import apply_transform
+from headwater.engine.transform_module import load_function
+from headwater.model.errors import TransformFailed
+from headwater.model.rows import SplitRows
+from headwater.testing.memory_rows import MemoryRows, table_of
+
+ROWS = MemoryRows("orders", (table_of([1, 2, 3]),), key=("id",), order=("at",))
+
+
+def module(folder, text: str, name: str = "shaping.py"):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    return folder
+
+
+def python(reference: str) -> PythonTransform:
+    return PythonTransform(python=reference)
+
+
+def no_spark():
+    raise AssertionError("too early")
+
+
+def test_nothing_starts_before_somebody_looks(tmp_path):
+    rows = apply_transform(ROWS, "SELECT * FROM rows", tmp_path, no_spark)
+    assert rows.stream == "orders"
+
+
+def test_a_module_is_loaded_once_and_leaves_no_trace(tmp_path):
+    module(tmp_path, "import helper_beside\ndef f(df): return helper_beside.NAME")
+    module(tmp_path, "NAME = 'beside'", "helper_beside.py")
+    path, modules = list(sys.path), set(sys.modules)
+    function = load_function("shaping:f", tmp_path)
+    assert function(None) == "beside"
+    assert load_function("shaping:f", tmp_path) is function
+    assert sys.path == path
+    assert set(sys.modules) - modules == set()
+
+
+def test_two_folders_may_have_modules_of_one_name(tmp_path):
+    for name in ("one", "two"):
+        module(tmp_path / name, f"def f(df): return {name!r}")
+    assert [load_function("shaping:f", tmp_path / name)(None) for name in ("one", "two")] == ["one", "two"]
+
+
+def test_a_module_may_have_the_name_of_one_that_is_loaded_already(tmp_path):
+    import json  # noqa: PLC0415
+
+    module(tmp_path, "def f(df): return 'mine'", "json.py")
+    assert load_function("json:f", tmp_path)(None) == "mine"
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "says"),
+    [
+        ("", "absent_module:f", "ModuleNotFoundError: No module named 'absent_module'"),
+        ("def g(df): ...", "shaping:f", "the module shaping has no function f"),
+        ("f = 3", "shaping:f", "the module shaping has no function f"),
+        ("1 / 0", "shaping:f", "ZeroDivisionError"),
+        ("def f(:", "shaping:f", "SyntaxError"),
+    ],
+)
+def test_a_function_that_cannot_be_loaded_is_named(tmp_path, text, reference, says):
+    with pytest.raises(TransformFailed) as caught:
+        load_function(reference, module(tmp_path, text))
+    assert says in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.spark
+class TestOnSpark:
+    @pytest.fixture
+    def over(self, spark, tmp_path):
+        def transformed(transform, rows=ROWS):
+            return apply_transform(rows, transform, tmp_path, lambda: spark)
+
+        return transformed
+
+    def test_sql_reads_the_rows_under_the_name_rows(self, over, spark):
+        rows = over("SELECT id, upper(name) AS loud FROM rows WHERE id > 1 -- and a comment")
+        assert [tuple(row) for row in rows.dataframe(spark).orderBy("id").collect()] == [(2, "NAME 2"), (3, "NAME 3")]
+        assert rows.schema.names == ["id", "loud"]
+        assert not isinstance(rows, SplitRows)
+
+    def test_sql_may_name_its_own_parts_and_end_with_a_semicolon(self, over, spark):
+        rows = over("WITH big AS (SELECT * FROM rows WHERE id > 2)\nSELECT b.id FROM big b JOIN rows r USING (id);\n")
+        assert [tuple(row) for row in rows.dataframe(spark).collect()] == [(3,)]
+
+    def test_the_schema_is_known_without_a_job_and_keeps_exact_types(self, over, spark):
+        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+        schema = over("SELECT id, at, CAST(id AS decimal(12,2)) AS price FROM rows").schema
+        assert schema.field("at").type == pa.timestamp("us", tz="UTC")
+        assert schema.field("price").type == pa.decimal128(12, 2)
+        assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
+
+    def test_key_and_order_survive_with_their_columns(self, over):
+        assert (over("SELECT * FROM rows").key, over("SELECT * FROM rows").order) == (("id",), ("at",))
+        assert (over("SELECT name FROM rows").key, over("SELECT id FROM rows").order) == ((), ())
+
+    def test_pipelines_in_several_threads_never_see_each_others_rows(self, spark, tmp_path):
+        seen: dict[int, list[int]] = {}
+
+        def work(number: int) -> None:
+            rows = MemoryRows("s", (table_of([number] * 3),))
+            frame = apply_transform(rows, "SELECT id FROM rows", tmp_path, lambda: spark).dataframe(spark)
+            seen[number] = [row.id for row in frame.collect()]
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert seen == {number: [number] * 3 for number in range(4)}
+        assert not [t.name for t in spark.catalog.listTables() if t.isTemporary]
+
+    @pytest.mark.parametrize(
+        ("sql", "says"),
+        [
+            ("SELEC * FROM rows", "PARSE_SYNTAX_ERROR"),
+            ("SELECT nope FROM rows", "`nope`"),
+            ("SELECT * FROM elsewhere", "elsewhere"),
+            ("DROP TABLE rows", "PARSE_SYNTAX_ERROR"),
+            ("", "PARSE_SYNTAX_ERROR"),
+        ],
+    )
+    def test_a_query_that_spark_refuses_is_one_sentence(self, over, sql, says):
+        with pytest.raises(TransformFailed) as caught:
+            _ = over(sql).schema
+        assert says in caught.value.message
+        assert "\n" not in caught.value.message
+        assert "headwater_rows" not in str(caught.value)
+        assert caught.value.hint == "rows has the columns id, name, at"
+
+    def test_a_python_function_gets_and_gives_a_dataframe_and_its_udf_runs_on_workers(self, over, spark, tmp_path):
+        module(tmp_path, "FACTOR = 10", "factors.py")
+        module(
+            tmp_path,
+            "from pyspark.sql.functions import udf, col\nimport factors\n"
+            "def times(x): return x * factors.FACTOR\n"
+            "def f(df): return df.select(col('id'), udf(times, 'long')('id').alias('ten'))\n",
+        )
+        rows = over(python("shaping:f"))
+        assert sorted(tuple(row) for row in rows.dataframe(spark).collect()) == [(1, 10), (2, 20), (3, 30)]
+        assert rows.key == ("id",)
+
+    @pytest.mark.parametrize(
+        ("body", "says"),
+        [
+            ("raise ValueError('first\\nsecond')", "ValueError: first"),
+            ("return None", "gave NoneType for orders, and must give a DataFrame"),
+            ("return df.select('nope')", "`nope`"),
+        ],
+    )
+    def test_a_function_that_fails_is_one_sentence(self, over, tmp_path, body, says):
+        module(tmp_path, f"def f(df): {body}")
+        with pytest.raises(TransformFailed) as caught:
+            _ = over(python("shaping:f")).schema
+        assert says in caught.value.message
+        assert "\n" not in caught.value.message
+
+    def test_the_function_is_called_once_for_several_sinks(self, over, spark, tmp_path):
+        module(
+            tmp_path, "calls = []\ndef f(df):\n    calls.append(1)\n    return df.withColumn('n', df.id * len(calls))"
+        )
+        rows = over(python("shaping:f"))
+        assert rows.dataframe(spark) is rows.dataframe(spark)
+        assert rows.schema.names[-1] == "n"
