@@ -179,7 +179,7 @@ class _Cycle:
 
     def _transformed(self, rows: Rows) -> Rows:
         transform = self._parts.transform
-        return rows if transform is None else apply_transform(rows, transform, self._parts.folder)
+        return rows if transform is None else apply_transform(rows, transform, self._parts.folder, self._parts.spark)
 
     def _entry(self, lease: HeldLease, intent: Intent, landings: Sequence[Landing]) -> HistoryEntry:
         result = CycleResult(self._parts.name, self._run, "landed", (intent.window,), tuple(landings))
