@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
-from headwater.config.loading import load_all, load_project
+from headwater.config.loading import load_pipelines, load_project
 from headwater.config.pipeline import PipelineSettings
 from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import Parts, run_cycle
@@ -83,7 +83,7 @@ class Project:
 
     def pipelines(self, paths: Sequence[Path]) -> Sequence[Pipeline]:
         """The pipelines of files and folders."""
-        return [self.pipeline(loaded.settings, loaded.folder.absolute()) for loaded in load_all(paths)]
+        return [self.pipeline(loaded.settings, loaded.folder.absolute()) for loaded in load_pipelines(paths)]
 
     def close(self) -> None:
         self.session.stop()
