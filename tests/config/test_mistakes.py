@@ -157,6 +157,8 @@ def test_what_a_variable_put_into_a_wrong_value_is_not_shown() -> None:
     report = problem(GOOD.replace("cursor: seq", "cursor: seq\n    splits: ${URL}"))
     assert "found '${URL}'" in report
     assert "hunter2" not in problem(GOOD.replace("pipeline: content", "pipeline: content\nevery: ${URL}"))
+    report = problem(GOOD.replace("console: {}", "iceberg: {table: '${URL}'}"))
+    assert "'${URL}' is no table of a catalog" in report
 
 
 def test_mistakes_in_headwater_yaml_are_reported_alike(folder: Path) -> None:

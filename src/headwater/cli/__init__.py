@@ -1,0 +1,1 @@
+"""The command line: commands compute a value, an output object renders it."""

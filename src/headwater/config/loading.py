@@ -82,6 +82,11 @@ def load_project(
     return settings
 
 
+def pipeline_files(folder: Path) -> Sequence[Path]:
+    """The folder's YAML files, headwater.yaml left out."""
+    return sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES and p.name != PROJECT_FILE)
+
+
 def project_folder(paths: Sequence[Path]) -> Path:
     """Where headwater.yaml is looked for: beside the first pipeline, else here."""
     if not paths:
@@ -93,7 +98,7 @@ def project_folder(paths: Sequence[Path]) -> Path:
 def _files(paths: Sequence[Path], problems: list[SettingsProblem]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES and p.name != PROJECT_FILE)
+            files = pipeline_files(path)
             if not files:
                 message = "the folder holds no pipeline; write one, for example content.yaml, or name another folder"
                 problems.append(SettingsProblem(str(path), 0, 0, "", message))

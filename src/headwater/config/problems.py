@@ -107,7 +107,7 @@ def _message(path: Path, detail: ErrorDetails, spot: Spot, model: type[Settings]
         case "extra_forbidden":
             return _unknown(path, model)
         case "value_error":
-            reason = str(detail["ctx"]["error"])
+            reason = masked(document.without_variables(str(detail["ctx"]["error"])))
             return f"{found.removeprefix(', ')}: {reason}" if found and document.written.get(path) else reason
         case "literal_error":
             words = literals(spot.annotation)

@@ -16,7 +16,7 @@ _TABLE_PARTS = 3  # catalog, namespace, name
 class IcebergSink(Settings):
     """Land rows in an Iceberg table."""
 
-    table: str
+    table: str = Field(examples=["lake.cms.content"])
     """`lake.namespace.name`. `{schema}` and `{table}` stand for the parts of a stream's name (`sales.orders`),
     `{stream}` for its last part. Two streams never share a table: write `{schema}_{table}` where names repeat."""
     mode: Literal["append", "merge", "replace"] = "append"
@@ -35,12 +35,16 @@ class IcebergSink(Settings):
     def _names_a_table(cls, table: str) -> str:
         parts = table.split(".")
         if len(parts) < _TABLE_PARTS or not all(part.strip() for part in parts):
-            raise ValueError(f"{table!r} is no table of a catalog; write for example lake.shop.orders or lake.shop.{{stream}}")
+            raise ValueError(
+                f"{table!r} is no table of a catalog; write for example lake.shop.orders or lake.shop.{{stream}}"
+            )
         unknown = set(re.findall(r"\{([^}]*)\}", table)) - {"stream", "schema", "table"}
         if unknown:
             raise ValueError(f"{{{min(unknown)}}} is not known here; write {{stream}}, {{schema}} or {{table}}")
         if "{" in parts[0]:
-            raise ValueError(f"the catalog's name is fixed, {parts[0]!r} is not; write for example lake.{{schema}}.{{table}}")
+            raise ValueError(
+                f"the catalog's name is fixed, {parts[0]!r} is not; write for example lake.{{schema}}.{{table}}"
+            )
         return table
 
     @field_validator("partition_by")

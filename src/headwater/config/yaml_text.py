@@ -59,6 +59,7 @@ class Document:
     values: dict[Path, Place] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)  # scalars before any variable was replaced (G11)
     mistakes: list[Mistake] = field(default_factory=list)
+    substituted: dict[str, str] = field(default_factory=dict)  # what a variable held → the variable
     origins: dict[Path, str] = field(default_factory=dict)  # values that came from a variable or a flag instead
 
     def nearest(self, path: Path) -> Place:
@@ -66,6 +67,12 @@ class Document:
         while path and path not in self.keys:
             path = path[:-1]
         return self.keys.get(path) or self.values.get((), Place(1, 1))
+
+    def without_variables(self, message: str) -> str:
+        """The message with the variable's name in place of what it held, which may be a secret (G11)."""
+        for value in sorted(self.substituted, key=len, reverse=True):
+            message = message.replace(value, self.substituted[value]) if value else message
+        return message
 
     def supersede(self, path: Path, origin: str) -> None:
         """The value at the path comes from elsewhere; what the text says there no longer matters."""
@@ -162,14 +169,18 @@ class _Builder:
                 return "${"
             value = self._environment.get(name)
             if default is not None:
-                return value or default[2:]
+                return self._remember(name, value) if value else default[2:]
             if value is None:
                 self._mistake(
                     node, path, f"the environment has no variable {name}; set it, or write ${{{name}:-default}}"
                 )
-            return value or ""
+            return self._remember(name, value or "")
 
         return _VARIABLE.sub(replace, text)
+
+    def _remember(self, name: str, value: str) -> str:
+        self._document.substituted[value] = f"${{{name}}}"
+        return value
 
     def _mistake(self, node: Node, path: Path, message: str) -> None:
         self._document.mistakes.append(Mistake(_place(node), path, message))

@@ -1,0 +1,61 @@
+"""`headwater jars`: the JVM libraries in the cache."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+
+from headwater.cli.output import Output, table
+from headwater.cli.rewind import confirm
+from headwater.model.errors import JarsMissing
+
+
+class Action(enum.StrEnum):
+    """What to do with the libraries."""
+
+    show = "show"
+    fetch = "fetch"
+    verify = "verify"
+    remove = "remove"
+
+
+def jars(
+    out: Output,
+    action: Annotated[
+        Action,
+        typer.Argument(
+            metavar="[show|fetch|verify|remove]",
+            help="show: what is there. fetch: what is missing. verify: checksums. remove: empty the cache.",
+        ),
+    ] = Action.show,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing.")] = False,
+) -> None:
+    """Show, fetch, verify or remove the JVM libraries.
+
+    A run fetches them by itself, once; this is for machines that are prepared beforehand, and for repairs.
+    """
+    from headwater.services.jars import cache_folder, ensure_jars, inspect, remove  # noqa: PLC0415 - for --help
+
+    folder = cache_folder()
+    if action is Action.fetch:
+        ensure_jars(out.say)
+    if action is Action.remove:
+        out.say(f"removes {folder}")
+        if not yes:
+            confirm(out, "remove")
+        remove(folder)
+    found = inspect(folder, checksums=action is Action.verify)
+    sizes = [jar.path.stat().st_size if jar.path.exists() else 0 for jar in found]
+    data = [
+        {"jar": jar.name, "state": jar.state, "bytes": size, "path": str(jar.path)}
+        for jar, size in zip(found, sizes, strict=True)
+    ]
+    rows = [(jar.name, jar.state, f"{size / 1e6:.1f} MB") for jar, size in zip(found, sizes, strict=True)]
+    out.value({"folder": str(folder), "jars": data}, f"{table(('jar', 'state', 'size'), rows)}\nin {folder}")
+    broken = [jar.name for jar in found if jar.state != "present"]
+    if broken and action is not Action.remove:
+        verb = "is" if len(broken) == 1 else "are"
+        raise JarsMissing(f"{', '.join(broken)} {verb} missing or damaged", hint="run: headwater jars fetch")

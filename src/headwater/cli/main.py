@@ -1,0 +1,84 @@
+"""The command line. Commands live in files of their own and import what they need when they run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater import __version__
+from headwater.cli.command import with_common_flags
+from headwater.cli.doctor import doctor
+from headwater.cli.jars import jars
+from headwater.cli.output import Output
+from headwater.cli.plan import check, plan
+from headwater.cli.rewind import rewind
+from headwater.cli.run import run
+from headwater.cli.schema import schema
+from headwater.cli.sql import sql
+from headwater.cli.status import history, marks, status
+
+_FIRST_STEPS = """\
+Headwater keeps an Apache Iceberg lakehouse in step with operational systems.
+
+  headwater demo                  a small shop, three cycles, a crash and its recovery: see it work
+  headwater plan content.yaml     what the next cycle would read; changes nothing
+  headwater run content.yaml      read what is new and land it (--once: one cycle)
+  headwater status                every pipeline's mark and last outcome
+  headwater sql "SELECT …"        ask the lake
+  headwater doctor                is everything there that is needed?
+
+All commands: headwater --help
+"""
+
+app = typer.Typer(
+    name="headwater",
+    help="Keeps an Apache Iceberg lakehouse in step with operational systems, and never remembers more than what has "
+    "landed. Exits 0: done, 1: the run failed, 2: your input, 3: your environment.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def first_steps(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Show the way in when no command is given."""
+    if version:
+        typer.echo(f"headwater {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(_FIRST_STEPS, nl=False)
+
+
+def demo(
+    out: Output,
+    *,
+    folder: Annotated[Path, typer.Option("--dir", help="Where the demo keeps its files.")] = Path("headwater-demo"),
+) -> None:
+    """Watch Headwater work, with a crash and its recovery.
+
+    A small shop in SQLite, three cycles into a local lake. The files stay, to be looked at.
+    """
+    from headwater.cli.demo import run_demo  # noqa: PLC0415 - only the demo pays for it
+
+    run_demo(folder, out)
+
+
+for _function in (demo, run, plan, check, status, history, marks, rewind, sql, jars, schema, doctor):
+    app.command(_function.__name__)(with_common_flags(_function))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point of `headwater`; ends the process with the command's exit code."""
+    app(args=list(arguments) if arguments is not None else sys.argv[1:], prog_name="headwater")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The pages of docs/reference, written from the code: `python -m headwater.cli.reference`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from typer.main import get_command
+
+from headwater.cli.command import COMMON_FLAGS
+from headwater.cli.main import app
+from headwater.config.descriptions import describe_fields, describe_model
+from headwater.config.expected import alternatives, describe, every_setting
+from headwater.config.frozen import OneKind, Settings, one_of
+from headwater.config.schema import SUBJECTS
+from headwater.model.errors import HeadwaterError
+
+_MADE = "<!-- Made by `python -m headwater.cli.reference`; change the code instead. -->"
+_RETRY = {"later": "by itself", "operator": "after somebody acted", "never": "never"}
+
+
+def pages() -> Mapping[str, str]:
+    """File name → content."""
+    return {"settings.md": _settings(), "commands.md": _commands(), "errors.md": _errors()}
+
+
+def _settings() -> str:
+    lines = [_MADE, "# Settings", ""]
+    lines += [
+        "`headwater schema` prints the same as JSON Schema for editors. `${NAME}` and `${NAME:-default}` are replaced",
+        "from the environment; `$${` stands for a plain `${`. Relative paths start at the file's folder.",
+        "A flag beats an environment variable, that beats the file, that beats the default.",
+    ]
+    titles = {
+        "pipeline": "A pipeline file",
+        "project": "headwater.yaml, beside the pipelines",
+    }
+    for subject, root in SUBJECTS.items():
+        lines += ["", f"## {titles[subject]}"]
+        for prefix, model in _sections(root):
+            lines += ["", f"### `{prefix}`" if prefix else "### At the top", "", describe_model(model), ""]
+            lines += _setting_table(prefix, model, variables=subject == "project")
+    return "\n".join(lines) + "\n"
+
+
+def _sections(root: type[Settings]) -> Iterator[tuple[str, type[Settings]]]:
+    seen: dict[tuple[str, type[Settings]], None] = {("", root): None}
+    for path, _, owner in every_setting(root):
+        seen.setdefault((".".join(path[:-1]), owner), None)
+    yield from seen
+
+
+def _setting_table(prefix: str, model: type[Settings], *, variables: bool) -> Iterator[str]:
+    yield "| setting | value | default | meaning |" + (" variable |" if variables else "")
+    yield "| --- | --- | --- | --- |" + (" --- |" if variables else "")
+    texts = describe_fields(model)
+    for name, field in model.model_fields.items():
+        meaning = " ".join(texts.get(name, "").split())
+        cells = [f"`{name}`", _value(field), _default(field, model), meaning]
+        if variables:
+            cells.append(_variable(prefix, name, field))
+        yield _cells(*cells)
+
+
+def _value(field: FieldInfo) -> str:
+    return one_of(["a mapping, see below" if _nested(k) else describe(k) for k in alternatives(field.annotation)])
+
+
+def _nested(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
+def _default(field: FieldInfo, model: type[Settings]) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.default
+    if value is None:
+        return "one of them" if issubclass(model, OneKind) else "–"
+    if isinstance(value, Settings):
+        return "see below"
+    if isinstance(value, dt.timedelta):
+        return f"`{value.total_seconds():g}s`"
+    shown = value.reveal() if hasattr(value, "reveal") else value
+    return f"`{shown}`" if shown not in ([], {}, ()) else "none"
+
+
+def _variable(prefix: str, name: str, field: FieldInfo) -> str:
+    if any(_nested(kind) for kind in alternatives(field.annotation)):
+        return ""
+    return f"`HEADWATER_{'__'.join(part for part in (*prefix.split('.'), name) if part).upper()}`"
+
+
+def _commands() -> str:
+    root: Any = get_command(app)
+    lines = [_MADE, "# Commands", "", root.help, ""]
+    lines += [
+        'Every command has `--json`: data to stdout, talk to stderr, and `{"error": {"code", "message", "hint"}}`',
+        "on stdout when it fails. `headwater --install-completion` teaches your shell the commands and your",
+        "pipelines' names.",
+        "",
+        "| common to several commands | |",
+        "| --- | --- |",
+    ]
+    lines += [_row(_option(p), p) for p in root.commands["run"].params if p.name in COMMON_FLAGS]
+    for name, command in root.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join(["headwater", name, *(_argument(p) for p in arguments), "[OPTIONS]"])
+        lines += ["", f"## {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help), ""]
+        options = [p for p in command.params if p.param_type_name == "option"]
+        rows = [_row(_argument(p), p) for p in arguments]
+        rows += [_row(_option(p), p) for p in options if p.name not in COMMON_FLAGS]
+        lines += ["| | |", "| --- | --- |", *rows, ""] if rows else []
+        lines += [f"Also {', '.join(f'`{p.opts[0]}`' for p in options if p.name in COMMON_FLAGS)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _row(shown: str, parameter: Any) -> str:
+    return _cells(f"`{shown}`", _text(parameter))
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _argument(parameter: Any) -> str:
+    shown = parameter.metavar or parameter.name
+    return shown if parameter.required or shown.startswith("[") else f"[{shown}]"
+
+
+def _option(parameter: Any) -> str:
+    names = ", ".join(parameter.opts)
+    return names if getattr(parameter, "is_flag", False) else f"{names} {parameter.metavar or parameter.name.upper()}"
+
+
+def _text(parameter: Any) -> str:
+    default = parameter.default
+    plain = isinstance(default, str | int | Path) and not isinstance(default, bool)
+    text = parameter.help or ""
+    if plain:
+        text += f" Default: `{getattr(default, 'value', default)}`."
+    elif parameter.required and parameter.param_type_name == "option":
+        text += " Required."
+    return text
+
+
+def _errors() -> str:
+    lines = [_MADE, "# Errors", ""]
+    lines += ["Every error has a code, says what to do, and ends the command with an exit code. A running engine"]
+    lines += ["tries again by itself only where that can help.", ""]
+    lines += ["| code | exit | tried again | meaning |", "| --- | --- | --- | --- |"]
+    for kind in _tree(HeadwaterError):
+        lines.append(f"| `{kind.code}` | {kind.exit_code} | {_RETRY[kind.retry]} | {_first_sentence(kind)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _tree(root: type[HeadwaterError]) -> Iterator[type[HeadwaterError]]:
+    for kind in root.__subclasses__():
+        if kind.__module__ == root.__module__:
+            yield kind
+            yield from _tree(kind)
+
+
+def _first_sentence(kind: type[HeadwaterError]) -> str:
+    return inspect.cleandoc(kind.__doc__ or "").replace("\n", " ")
+
+
+def main(folder: Path) -> None:
+    """Write the pages into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in pages().items():
+        (folder / name).write_text(content)
+
+
+if __name__ == "__main__":
+    main(Path(*sys.argv[1:2] or ["docs/reference"]))

@@ -1,0 +1,89 @@
+"""`headwater sql`: a question to the lake, in Spark SQL."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.command import ProjectFlags
+from headwater.cli.output import Output, table
+from headwater.model.errors import InputError, RunError
+from headwater.model.marks import Json
+from headwater.model.secret import masked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SHOWN = 100
+
+
+def sql(
+    out: Output,
+    flags: ProjectFlags,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement: SELECT, SHOW, DESCRIBE, CALL …")],
+    *,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help=f"At most so many rows; 0: all. Default: {_SHOWN}, with --json all."),
+    ] = None,
+) -> None:
+    """Run Spark SQL on the lake. With --json a list of objects: dates in ISO form, decimals as texts."""
+    from headwater.cli.opening import opened_project  # noqa: PLC0415 - not paid for by --help
+
+    most = limit if limit is not None else 0 if out.json else _SHOWN
+    with opened_project(flags, out) as project:
+        columns, rows = _ask(project.session(), query, most + 1 if most else None)
+    cut = bool(most) and len(rows) > most
+    rows = rows[:most] if most else rows
+    texts = [[_cell(value) for value in row] for row in rows]
+    count = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
+    more = f"the first {count}; there are more: --limit 0 shows all" if cut else count
+    out.value([dict(zip(columns, row, strict=True)) for row in rows], table(columns, texts) if columns else "done")
+    if columns:
+        out.say(more)
+
+
+def _ask(spark: SparkSession, query: str, most: int | None) -> tuple[list[str], list[list[Json]]]:
+    from pyspark.errors import AnalysisException, ParseException, PySparkException  # noqa: PLC0415 - the JVM runs
+
+    try:
+        frame = spark.sql(query)
+        # Through Arrow: rows collected the other way lose their time zone to the machine's.
+        found = (frame if most is None else frame.limit(most)).toArrow()
+    except (AnalysisException, ParseException) as error:
+        hint = "see what there is: headwater sql 'SHOW TABLES IN lake.NAMESPACE'"
+        raise InputError(masked(_first_lines(error)), hint=hint) from error
+    except PySparkException as error:
+        raise RunError(masked(_first_lines(error))) from error
+    columns = [[plain(value) for value in column.to_pylist()] for column in found.columns]
+    return list(found.column_names), [list(row) for row in zip(*columns, strict=True)]
+
+
+def plain(value: object) -> Json:
+    """A value of Arrow as JSON, exactly: dates in ISO form, decimals as texts, bytes in base64."""
+    if isinstance(value, dt.date | dt.datetime):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)  # JSON has no NaN
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _cell(value: Json) -> Json:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _first_lines(error: Exception) -> str:
+    # Below them Spark prints its query plan.
+    text = str(error).split("\n\nJVM stacktrace")[0]
+    return " ".join(line.strip() for line in text.split(";\n")[0].splitlines() if line.strip())

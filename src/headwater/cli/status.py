@@ -1,0 +1,98 @@
+"""`headwater status`, `history` and `marks`: what the progress store knows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater.cli.command import ProjectFlags
+from headwater.cli.completion import Name
+from headwater.cli.output import Output, table
+from headwater.cli.shapes import mark_json, window_json
+from headwater.model.secret import masked
+
+if TYPE_CHECKING:
+    from headwater.model.marks import Json
+    from headwater.model.progress import HistoryEntry, Progress
+
+
+def status(out: Output, flags: ProjectFlags) -> None:
+    """List every pipeline that the store knows.
+
+    Its mark, what is unfinished, how and when it last ran.
+    """
+    from headwater.cli.opening import opened_project  # noqa: PLC0415 - not paid for by --help
+
+    with opened_project(flags, out) as project:
+        known = [(project.store.load(name), project.store.history(name, 1)) for name in project.store.pipelines()]
+        store = project.store.address
+    data = [_status_json(progress, newest[0] if newest else None) for progress, newest in known]
+    rows = [
+        (
+            progress.pipeline,
+            progress.mark or "none",
+            progress.epoch,
+            f"unfinished: {progress.intent.window}" if progress.intent else "–",
+            newest[0].kind if newest else "–",
+            _when(newest[0].at) if newest else "–",
+        )
+        for progress, newest in known
+    ]
+    listed = table(("pipeline", "mark", "epoch", "intent", "last", "at (UTC)"), rows)
+    nothing = f"no pipeline has run yet with {store}\n  → headwater run FILE --once"
+    out.value({"store": store, "pipelines": data}, f"{listed}\nstore: {store}" if known else nothing)
+
+
+def history(
+    out: Output,
+    flags: ProjectFlags,
+    name: Name,
+    *,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 20,
+) -> None:
+    """Show what happened to a pipeline, newest first.
+
+    Windows landed, failures, and rewinds with who and why.
+    """
+    from headwater.cli.opening import known_name, opened_project  # noqa: PLC0415 - not paid for by --help
+
+    with opened_project(flags, out) as project:
+        entries = project.store.history(known_name(project, name), limit)
+    data = [{**entry.to_json(), "error": masked(entry.error)} for entry in entries]
+    rows = [(_when(e.at), e.kind, e.rows, f"{e.seconds:.1f}", e.start, e.end, e.epoch, _note(e)) for e in entries]
+    columns = ("at (UTC)", "what", "rows", "seconds", "after", "up to", "epoch", "note")
+    out.value({"pipeline": name, "history": data}, table(columns, rows) if rows else f"{name}: no cycle has ended yet")
+
+
+def marks(out: Output, flags: ProjectFlags, name: Name) -> None:
+    """Show how far a pipeline has read."""
+    from headwater.cli.opening import known_name, opened_project  # noqa: PLC0415 - not paid for by --help
+
+    with opened_project(flags, out) as project:
+        progress, store = project.store.load(known_name(project, name)), project.store.address
+    data = {"pipeline": name, "store": store, "epoch": progress.epoch, "mark": mark_json(progress.mark)}
+    lines = [f"{name}: {progress.mark or 'no mark yet'}", f"epoch {progress.epoch}, from {store}"]
+    if progress.intent:
+        lines.append(f"unfinished: {progress.intent.window} (run {progress.intent.run})")
+    out.value(data, "\n".join(lines))
+
+
+def _status_json(progress: Progress, newest: HistoryEntry | None) -> dict[str, Json]:
+    return {
+        "pipeline": progress.pipeline,
+        "epoch": progress.epoch,
+        "mark": mark_json(progress.mark),
+        "unfinished": window_json(progress.intent.window) if progress.intent else None,
+        "last": {**newest.to_json(), "error": masked(newest.error)} if newest else None,
+    }
+
+
+def _when(moment: dt.datetime) -> str:
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _note(entry: HistoryEntry) -> str:
+    who = f"by {entry.who}" if entry.kind == "rewound" else ""
+    return ": ".join(part for part in (who, masked(entry.error) or entry.why) if part)
