@@ -48,23 +48,28 @@ class Mark(ABC):
 class SnapshotSeen:
     """Which PostgreSQL transactions a poll has seen, so that later ones can be told apart (G6).
 
-    Everything below `horizon` had ended when the poll looked. Of the transactions at or above it, exactly
-    those in `seen` had rows that were read. The list of running transactions that PostgreSQL itself offers
-    omits subtransactions, so it cannot be used for this.
+    The poll has seen every transaction below `horizon` except those in `pending`, which had not committed when
+    it looked. The list of running transactions that PostgreSQL itself offers omits subtransactions, so
+    `pending` is made from the state of each transaction instead.
     """
 
     cluster: str  # system identifier and database: transaction numbers mean nothing elsewhere
     horizon: int
-    seen: tuple[int, ...] = ()
+    pending: tuple[int, ...] = ()
     # What is needed to bound the search for late rows by the cursor; see sources/sql/late.py.
     bounds: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
-        return {"cluster": self.cluster, "horizon": self.horizon, "seen": list(self.seen), "bounds": dict(self.bounds)}
+        return {
+            "cluster": self.cluster,
+            "horizon": self.horizon,
+            "pending": list(self.pending),
+            "bounds": dict(self.bounds),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> SnapshotSeen:
-        return cls(data["cluster"], data["horizon"], tuple(data["seen"]), dict(data["bounds"]))
+        return cls(data["cluster"], data["horizon"], tuple(data["pending"]), dict(data["bounds"]))
 
 
 @dataclass(frozen=True)
@@ -102,10 +107,13 @@ class ColumnMark(Mark):
     def join(self, other: ColumnMark) -> ColumnMark:
         # Marks at one place may differ in what they remember of it. Either will do, but everybody has to
         # choose the same one: windows are recognised by the text of their marks (G5).
-        return max(self, other, key=lambda mark: (mark._rank(), json.dumps(mark.to_json(), sort_keys=True)))
+        return max(self, other, key=ColumnMark._preference)
 
     def covers(self, other: ColumnMark) -> bool:
         return self._rank() >= other._rank()
+
+    def _preference(self) -> tuple[tuple[tuple[bool, Any], int], str]:
+        return self._rank(), json.dumps(self.to_json(), sort_keys=True)
 
     def _rank(self) -> tuple[tuple[bool, Any], int]:
         value = (False, 0) if self.value is None else (True, self.type.order(self.value))

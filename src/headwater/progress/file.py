@@ -28,7 +28,6 @@ from headwater.progress.record import Record, checked_name
 from headwater.progress.record_store import RESTORE, Decision, RecordStore
 
 _FORMAT = 1
-_LOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,10 @@ class _State:
 class FileProgress(RecordStore):
     """`NAME.json` holds the state, `NAME.history` the record of cycles, `NAME.lock` keeps writers apart."""
 
-    def __init__(self, folder: Path, clock: Clock = wall_clock) -> None:
+    def __init__(self, folder: Path, clock: Clock = wall_clock, patience_seconds: float = 10.0) -> None:
         self._folder = folder.absolute()
         self._clock = clock
+        self._patience_seconds = patience_seconds
         self._prepared = False
 
     @property
@@ -147,7 +147,7 @@ class FileProgress(RecordStore):
     def _locked(self, pipeline: str) -> Iterator[None]:
         self._prepare()
         path = self._path(pipeline, "lock")
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + self._patience_seconds
         while True:
             with path.open("ab") as lock:
                 self._wait_for(lock.fileno(), path, deadline)
@@ -164,7 +164,7 @@ class FileProgress(RecordStore):
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise StoreUnreachable(
-                        f"{self.address}: {path.name} has been locked by another process for {_LOCK_SECONDS:.0f} s",
+                        f"{self.address}: {path.name} has been locked by another process for {self._patience_seconds:.0f} s",
                         hint=f"a process hangs while it writes; find it with: fuser {path}",
                     ) from None
                 time.sleep(random.uniform(0.0005, 0.004))  # noqa: S311 - spreads the waiters, nothing to guess

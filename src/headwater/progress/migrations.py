@@ -47,7 +47,8 @@ POSTGRES = Dialect(
     moment="timestamptz",
     kind="entry->>'kind'",
     who="entry->>'who'",
-    find_schema_table="SELECT CAST(to_regclass('headwater_schema') AS text)",
+    # Not to_regclass: it may answer from a cache that does not know yet what another session has just committed.
+    find_schema_table="SELECT max(relname) FROM pg_class WHERE relname = 'headwater_schema' AND pg_table_is_visible(oid)",
 )
 
 MIGRATIONS = (

@@ -23,17 +23,17 @@ from headwater.progress.sql import COLUMNS, SqlProgress
 
 T = TypeVar("T")
 
-_BUSY_SECONDS = 10.0
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
 
 class SqliteProgress(SqlProgress):
     """One file, made complete under another name and then linked in place, so an empty one is always damage."""
 
-    def __init__(self, path: Path, clock: Clock = wall_clock) -> None:
+    def __init__(self, path: Path, clock: Clock = wall_clock, patience_seconds: float = 10.0) -> None:
         super().__init__()
         self._path = path.absolute()
         self._clock = clock
+        self._patience_seconds = patience_seconds
         self._connection: sqlite3.Connection | None = None
         self._opened_by = 0
         self._inode = 0
@@ -82,7 +82,7 @@ class SqliteProgress(SqlProgress):
             self._create()
         if self._path.stat().st_size == 0:
             raise StoreDamaged(f"{self.address}: the file is empty: it was truncated", hint=RESTORE)
-        connection = _open(self._path)
+        connection = _open(self._path, self._patience_seconds)
         try:
             if _transaction(connection, "BEGIN", lambda execute: schema_version(execute, SQLITE)) < NEWEST:
                 _transaction(connection, "BEGIN IMMEDIATE", lambda execute: upgrade(execute, SQLITE))
@@ -100,7 +100,7 @@ class SqliteProgress(SqlProgress):
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}")
         temporary.touch(exist_ok=False)
         try:
-            connection = _open(temporary)
+            connection = _open(temporary, self._patience_seconds)
             connection.execute("PRAGMA journal_mode = WAL")
             _transaction(connection, "BEGIN IMMEDIATE", lambda execute: upgrade(execute, SQLITE))
             connection.close()
@@ -135,16 +135,18 @@ class SqliteProgress(SqlProgress):
         if code in _DAMAGE:
             return StoreDamaged(f"{self.address}: {error}", hint=RESTORE)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            hint = f"another program has locked it for {_BUSY_SECONDS:.0f} s; end that program or its transaction"
+            hint = (
+                f"another program has locked it for {self._patience_seconds:.0f} s; end that program or its transaction"
+            )
         else:
             hint = "check that the file and its folder are there, writable and not on a full disk"
         return StoreUnreachable(f"{self.address}: {error}", hint=hint)
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, patience_seconds: float) -> sqlite3.Connection:
     # mode=rw: SQLite itself must never make the file.
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        f"{path.as_uri()}?mode=rw", uri=True, timeout=patience_seconds, isolation_level=None, check_same_thread=False
     )
     connection.execute("PRAGMA synchronous = FULL")
     return connection
