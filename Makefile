@@ -1,0 +1,69 @@
+# What there is to do here, from nothing but python3 (3.11 or newer) and Java 17 or 21:
+#   make demo    a small shop lands in a local lake, through a crash         make test   every test but the long ones
+#   make check   format, lint, types, fast tests                            make soak   the long crash, load and race runs
+#   make bench   speed, as ratios                                           make clean  remove everything made here
+
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+PYTEST := .venv/bin/python -m pytest
+
+# Bytecode saves seconds at every start of a process, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+unexport VIRTUAL_ENV
+unexport PYTHONHOME
+unexport PYTHONPATH
+export UV_PYTHON_DOWNLOADS := never
+export UV_LINK_MODE := copy
+export UV_NO_PROGRESS := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test check bench soak clean java
+.DELETE_ON_ERROR:
+
+demo: java .venv/installed
+	@.venv/bin/headwater demo
+
+test: java .venv/installed
+	$(PYTEST) -n 2 --dist loadfile -m "not soak" -q
+
+check: .venv/installed
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	$(PYTEST) -n 2 --dist loadfile -m "not spark and not soak" -q
+
+soak: java .venv/installed
+	$(PYTEST) -m soak -q
+
+bench: java .venv/installed
+	@for each in bench/*.py; do echo "== $$each"; .venv/bin/python "$$each" || exit 1; done
+
+clean:
+	rm -rf .venv build dist headwater-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One sentence before anything else when there is no Java that Spark can use.
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n '/version "/{s/.*version "\([0-9]*\).*/\1/p;q;}'); \
+	case "$$version" in \
+	  17|21) ;; \
+	  "") echo "Java 17 or 21 is needed, and there is none ($$java): install it (for example: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at it." >&2; exit 3 ;; \
+	  *) echo "Java 17 or 21 is needed, and $$java is version $$version: point JAVA_HOME at another one." >&2; exit 3 ;; \
+	esac
+
+# Made again only when the dependencies change.
+.venv/installed: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Python 3.11 or newer is needed, and $(PYTHON) is not: make PYTHON=/path/to/python3.11 …" >&2; exit 3; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "Python's venv module is missing: install it (for example: apt-get install python3-venv)." >&2; exit 3; }
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@if .venv/bin/python -m pip install --quiet "uv==$(UV_VERSION)"; then \
+	  echo "installing what uv.lock names"; \
+	  .venv/bin/python -m uv sync --quiet --frozen --inexact --compile-bytecode --python .venv/bin/python; \
+	else \
+	  echo "uv $(UV_VERSION) cannot be had here; pip installs the newest versions that pyproject.toml allows" >&2; \
+	  .venv/bin/python -m pip install --quiet --upgrade "pip>=25.1" && .venv/bin/python -m pip install --quiet --editable . --group dev; \
+	fi
+	@touch $@
