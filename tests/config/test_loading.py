@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.loading import load_folder, load_pipeline, load_pipelines, load_project, project_folder
-from headwater.config.schedule import parse_every
+from headwater.config.schedule import next_cron, parse_every
 from headwater.model.errors import SettingsError
 
 SECRET = "hunter2"  # noqa: S105 - the secret that must not show
@@ -162,6 +162,8 @@ def test_every_is_a_duration_or_a_cron_line_in_utc() -> None:
     assert parse_every("1h30m") == dt.timedelta(minutes=90)
     assert parse_every("250ms") == dt.timedelta(milliseconds=250)
     assert parse_every("*/5 * * * *") == "*/5 * * * *"
+    noon = dt.datetime(2026, 3, 29, 12, 2, tzinfo=dt.UTC)
+    assert next_cron("*/5 * * * *", noon) == noon.replace(minute=5)
 
 
 def test_a_settings_error_crosses_a_process_border_with_its_text(tmp_path: Path) -> None:

@@ -28,6 +28,13 @@ def parse_every(text: object) -> dt.timedelta | str:
     return interval
 
 
+def next_cron(line: str, after: dt.datetime) -> dt.datetime:
+    """The first moment of a cron line after another one."""
+    from cronsim import CronSim  # noqa: PLC0415 - only pipelines with a cron line pay for it
+
+    return next(CronSim(line, after.astimezone(dt.UTC)))
+
+
 def _check_cron(line: str) -> None:
     from cronsim import CronSim, CronSimError  # noqa: PLC0415 - only pipelines with a cron line pay for it
 
