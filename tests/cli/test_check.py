@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headwater.cli.main import app
 from tests.cli.conftest import ORDERS, Headwater, Shop
-
-assert app
 
 
 def test_a_right_file_exits_0_and_is_listed(headwater: Headwater, shop: Shop) -> None:

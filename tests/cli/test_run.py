@@ -11,13 +11,13 @@ import sys
 import time
 
 import pytest
+from tests.cli.conftest import ORDERS, Headwater, Shop
+from tests.conftest import wait_until
 
 from headwater.cli.event_log import event_line, landing_rate
 from headwater.cli.run import exit_code
 from headwater.engine.result import CycleResult
 from headwater.model.errors import RunError, SourceUnreachable
-from tests.cli.conftest import ORDERS, Headwater, Shop
-from tests.conftest import wait_until
 
 MARK = {"kind": "column", "column": "id", "type": "integer"}
 

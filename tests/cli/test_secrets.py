@@ -6,11 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-
-from headwater.cli.main import app
 from tests.cli.conftest import Headwater
-
-assert app
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show
 
