@@ -136,6 +136,8 @@ class ColumnMark(Mark):
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> ColumnMark:
         kind = CursorType(data["type"])
+        if not isinstance(data["column"], str):
+            raise TypeError(f"a column is named by a text, not by {data['column']!r}")
         return cls(
             column=data["column"],
             type=kind,

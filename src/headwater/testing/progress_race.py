@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import multiprocessing
+import os
+import pickle
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from headwater.model.cursor import CursorType
@@ -21,7 +25,8 @@ from headwater.model.window import Window
 
 OpenStore = Callable[[], Store]  # has to be picklable: every process opens the store for itself
 
-_spawning = multiprocessing.get_context("spawn")
+# Forking is safe and quick from a process that does nothing else: see `main`.
+_forking = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Outcome:
 def run_race(race: Race) -> Outcome:
     """Run it to the end and check every promise; raises AssertionError with what was broken."""
     started = time.monotonic()
-    kills = _Crowd(race).run()
+    kills = _run_crowd(race)
     seconds = time.monotonic() - started
     noted = [int(line) for path in race.folder.glob("*.noted") for line in path.read_text().splitlines()]
     store = race.open_store()
@@ -60,6 +65,20 @@ def run_race(race: Race) -> Outcome:
     finally:
         store.close()
     return Outcome(seconds, kills, len(noted))
+
+
+def _run_crowd(race: Race) -> int:
+    command = [sys.executable, "-c", "from headwater.testing.progress_race import main; main()"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, input=pickle.dumps(race), stdout=subprocess.PIPE, env=environment, check=False)
+    assert done.returncode == 0, "the race failed; the reason is in stderr"
+    return int(done.stdout)
+
+
+def main() -> None:
+    """Run the race that comes in through stdin; print how many processes were killed."""
+    race = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by `_run_crowd`
+    sys.stdout.write(str(_Crowd(race).run()))
 
 
 def _check(race: Race, store: Store, noted: list[int], kills: int) -> None:
@@ -86,7 +105,7 @@ class _Crowd:
         self._race = race
         self._chance = random.Random(race.seed)  # noqa: S311 - repeatable on purpose
         self._started = 0
-        self._members: list[SpawnProcess] = []
+        self._members: list[ForkProcess] = []
 
     def run(self) -> int:
         race = self._race
@@ -113,9 +132,9 @@ class _Crowd:
         every = self._race.kill_every_seconds
         return float("inf") if every is None else time.monotonic() + self._chance.uniform(0.2, 1.8) * every
 
-    def _start(self) -> SpawnProcess:
+    def _start(self) -> ForkProcess:
         self._started += 1
-        member = _spawning.Process(target=count_up, args=(self._race, self._started), daemon=True)
+        member = _forking.Process(target=count_up, args=(self._race, self._started), daemon=True)
         member.start()
         return member
 
