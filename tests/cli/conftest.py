@@ -85,6 +85,7 @@ class Shop:
 
 ORDERS = """\
 pipeline: orders
+lease: 2s
 source:
   sql: {url: "sqlite:///shop.db", table: orders, cursor: id}
 sinks:

@@ -20,9 +20,9 @@ def test_a_wrong_file_exits_2_with_its_place_and_the_remedy(headwater: Headwater
     shop.file.write_text(ORDERS.replace("cursor", "cursr"))
     done = headwater("check", "orders.yaml")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "orders.yaml:3:50  source.sql.cursr  unknown setting; did you mean 'cursor'?\n"
+    assert done.err == "orders.yaml:4:50  source.sql.cursr  unknown setting; did you mean 'cursor'?\n"
     (problem,) = headwater("check", "orders.yaml", "--json").json["error"]["problems"]
-    assert (problem["line"], problem["column"], problem["path"]) == (3, 50, "source.sql.cursr")
+    assert (problem["line"], problem["column"], problem["path"]) == (4, 50, "source.sql.cursr")
 
 
 def test_mistakes_in_headwater_yaml_and_in_flags_are_reported_with_the_rest(headwater: Headwater, shop: Shop) -> None:

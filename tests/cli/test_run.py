@@ -195,6 +195,25 @@ def test_a_scheduled_run_picks_up_new_rows_and_stops_on_a_signal(shop: Shop, num
     assert "Traceback" not in (shop.folder / "err").read_text()
 
 
+def test_a_second_signal_abandons_the_cycle_and_the_next_run_finishes_it(process: Headwater, shop: Shop) -> None:
+    command = [sys.executable, "-m", "headwater.cli.main", "run", "orders.yaml", "--once"]
+    environment = {**os.environ, "HEADWATER_FAULT": "land.written:stop"}
+    running = subprocess.Popen(command, cwd=shop.folder, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        os.waitid(os.P_PID, running.pid, os.WSTOPPED)
+        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGTERM)
+        running.send_signal(signal.SIGCONT)
+        _, talk = running.communicate(timeout=20)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 128 + signal.SIGTERM
+    assert "abandoned; the next run finishes what was begun" in talk
+    wait_until(lambda: process("run", shop.file, "--once").code == 0, seconds=60)  # the lease has to expire first
+    assert process("marks", "orders", "--json").json["mark"]["value"] == 2
+
+
 def test_a_terminal_gets_a_display_and_stdout_stays_clean(shop: Shop) -> None:
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "headwater.cli.main", "run", "orders.yaml", "--once", "--json"]

@@ -78,7 +78,7 @@ def test_no_command_shows_a_secret_when_something_is_away(
     assert [command for command, text in shown.items() if SECRET in text] == []
 
 
-@pytest.mark.parametrize("url", [f"postgresql://u:{SECRET}@[bad", f"nosuch://u:{SECRET}@h/x", f"{SECRET}"])
+@pytest.mark.parametrize("url", [f"postgresql://u:{SECRET}@[bad", f"nosuch://u:{SECRET}@h/x"])
 def test_no_command_shows_a_secret_in_an_address_that_makes_no_sense(
     headwater: Headwater, folder: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
