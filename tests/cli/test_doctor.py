@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import ORDERS, Headwater, Shop
 
 from headwater.cli.completion import complete_names
+from tests.cli.conftest import ORDERS, Headwater, Shop
 
 
 def test_a_healthy_project_gets_a_tick_on_every_line(headwater: Headwater, shop: Shop) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.cli.conftest import Headwater
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -16,6 +15,7 @@ from headwater.cli.main import app
 from headwater.cli.output import Output, display_width, printable, table
 from headwater.cli.reference import pages
 from headwater.model.errors import LeaseLost
+from tests.cli.conftest import Headwater
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMANDS = list(get_command(app).commands)  # type: ignore[attr-defined]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cli.conftest import Headwater
 
 from headwater.cli.sql import _ask
 from headwater.model.errors import InputError
+from tests.cli.conftest import Headwater
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
