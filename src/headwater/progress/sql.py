@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from headwater.model.marks import Mark
+from headwater.model.marks import Json, Mark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.progress.migrations import Execute, Row
 from headwater.progress.record import Record, checked_name
@@ -65,7 +65,7 @@ class SqlProgress(RecordStore):
         values = {"pipeline": checked_name(pipeline), "limit": max(limit, 0)}
         rows = self._query(_HISTORY, values)
         with self._reading(f"the history of {pipeline!r}"):
-            return [HistoryEntry.from_json(json.loads(_text(row[0]))) for row in rows]
+            return [HistoryEntry.from_json(_object(row[0])) for row in rows]
 
     def pipelines(self) -> Sequence[str]:
         return sorted(str(row[0]) for row in self._query(_PIPELINES, {}))
@@ -99,8 +99,8 @@ class SqlProgress(RecordStore):
                 "pipeline": pipeline,
                 "version": version,
                 "epoch": epoch,
-                "mark": None if mark is None else json.loads(_text(mark)),
-                "intent": None if intent is None else json.loads(_text(intent)),
+                "mark": None if mark is None else _object(mark),
+                "intent": None if intent is None else _object(intent),
             }
             owner = None if owner is None else _text(owner)
             return Record(Progress.from_json(data), owner, None if expires_at is None else _parsed_moment(expires_at))
@@ -133,6 +133,13 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a text, found {type(value).__name__}")
     return value
+
+
+def _object(value: object) -> dict[str, Json]:
+    data = json.loads(_text(value))
+    if not isinstance(data, dict):
+        raise TypeError(f"expected a JSON object, found {data!r}")  # null is no way to say that there is none (W3)
+    return data
 
 
 def _parsed_moment(value: object) -> dt.datetime:

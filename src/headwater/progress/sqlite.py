@@ -23,6 +23,7 @@ from headwater.progress.sql import COLUMNS, SqlProgress
 
 T = TypeVar("T")
 
+_MAGIC = b"SQLite format 3\0"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
 
@@ -80,8 +81,7 @@ class SqliteProgress(SqlProgress):
                 )
         if not self._path.exists():
             self._create()
-        if self._path.stat().st_size == 0:
-            raise StoreDamaged(f"{self.address}: the file is empty: it was truncated", hint=RESTORE)
+        _check_whole(self._path)
         connection = _open(self._path, self._patience_seconds)
         try:
             if _transaction(connection, "BEGIN", lambda execute: schema_version(execute, SQLITE)) < NEWEST:
@@ -93,7 +93,7 @@ class SqliteProgress(SqlProgress):
         return connection
 
     def _create(self) -> None:
-        log = self._path.with_name(f"{self._path.name}-wal")
+        log = _log_of(self._path)
         if log.exists():
             raise StoreDamaged(f"{self.address}: the file is gone, but {log.name} is there", hint=RESTORE)
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,6 +150,22 @@ def _open(path: Path, patience_seconds: float) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA synchronous = FULL")
     return connection
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _check_whole(path: Path) -> None:
+    """SQLite takes an empty file for a new database; here it is what is left of one (W3)."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    if len(header) < 100 or not header.startswith(_MAGIC):  # noqa: PLR2004 - the format's
+        raise StoreDamaged("the file is no SQLite database, or was truncated", hint=RESTORE)
+    page = int.from_bytes(header[16:18], "big")
+    # With a log beside it the file may be in the middle of a write that the log completes.
+    if path.stat().st_size % (65536 if page == 1 else page or 512) and not _log_of(path).exists():
+        raise StoreDamaged("the file ends in the middle of a page: it was truncated", hint=RESTORE)
 
 
 def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[Execute], T]) -> T:
