@@ -33,16 +33,17 @@ WITH locked AS MATERIALIZED (SELECT {COLUMNS} FROM headwater_progress WHERE pipe
 SELECT locked.*, clock_timestamp() FROM locked"""  # noqa: S608 - constant
 # A process that is stopped in a transaction must not keep others out for long; what is acknowledged is durable.
 _BEGIN = """
-SELECT set_config('lock_timeout', '10s', true), set_config('idle_in_transaction_session_timeout', '30s', true),
+SELECT set_config('lock_timeout', :patience, true), set_config('idle_in_transaction_session_timeout', '30s', true),
        CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
 
 
 class PostgresProgress(SqlProgress):
     """Plain SQL over one connection, which is opened at first use and again when it broke."""
 
-    def __init__(self, url: Secret) -> None:
+    def __init__(self, url: Secret, patience_seconds: float = 10.0) -> None:
         super().__init__()
         self._url = url
+        self._patience_seconds = patience_seconds
         self._address = masked(url.reveal())
         self._connection: psycopg.Connection | None = None
         self._opened_by = 0
@@ -70,7 +71,7 @@ class PostgresProgress(SqlProgress):
     def _run(self, work: Callable[[Execute], T]) -> T:
         with self._lock, self._translated():
             used = self._connection is not None and self._opened_by == os.getpid()
-            attempt = _Attempt(self._connected())
+            attempt = _Attempt(self._connected(), self._patience_seconds)
             try:
                 return attempt.run(work)
             except psycopg.OperationalError:
@@ -79,7 +80,7 @@ class PostgresProgress(SqlProgress):
                 if not used or attempt.committing or not attempt.connection.broken:
                     raise
                 self.close()
-                return _Attempt(self._connected()).run(work)
+                return _Attempt(self._connected(), self._patience_seconds).run(work)
 
     def _query(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
         return self._run(lambda execute: execute(statement, values))
@@ -88,7 +89,7 @@ class PostgresProgress(SqlProgress):
         if self._connection is None or self._opened_by != os.getpid() or self._connection.closed:
             connection = self._connect()
             try:
-                _Attempt(connection).run(_ensure_schema)
+                _Attempt(connection, self._patience_seconds).run(_ensure_schema)
             except BaseException:
                 connection.close()
                 raise
@@ -98,9 +99,7 @@ class PostgresProgress(SqlProgress):
     def _connect(self) -> psycopg.Connection:
         url = self._url.reveal()
         try:
-            # libpq would take the rest of such a password for the host and show it in its errors (G11).
-            if url.partition("?")[0].count("@") > 1:
-                raise psycopg.ProgrammingError  # noqa: TRY301 - one remedy for both
+            _check_password(url)
             options = {**_DEFAULTS, **{k: str(v) for k, v in conninfo_to_dict(url).items() if v is not None}}
         except psycopg.ProgrammingError:
             raise InputError(
@@ -142,13 +141,14 @@ class PostgresProgress(SqlProgress):
 class _Attempt:
     """One try at a transaction, which knows whether the commit was sent."""
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+    def __init__(self, connection: psycopg.Connection, patience_seconds: float) -> None:
         self.connection = connection
+        self._patience = f"{patience_seconds * 1000:.0f}ms"
         self.committing = False
 
     def run(self, work: Callable[[Execute], T]) -> T:
         try:
-            self._execute(_BEGIN, {})
+            self._execute(_BEGIN, {"patience": self._patience})
             result = work(self._execute)
             self.committing = True
             self.connection.commit()
@@ -167,6 +167,13 @@ def _ensure_schema(execute: Execute) -> None:
     if schema_version(execute, POSTGRES) < NEWEST:
         execute("SELECT pg_advisory_xact_lock(:key)", {"key": _MIGRATION_LOCK})
         upgrade(execute, POSTGRES)
+
+
+def _check_password(url: str) -> None:
+    """A bare @ or / in a password would end it early, and libpq would show the rest in its errors (G11)."""
+    authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
+    if authority.count("@") > 1 or "@" in path:
+        raise psycopg.ProgrammingError
 
 
 @functools.cache
