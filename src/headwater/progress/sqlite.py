@@ -23,6 +23,8 @@ from headwater.progress.sql import COLUMNS, SqlProgress
 
 T = TypeVar("T")
 
+# Connections of the parent of a forked process. They must be neither used nor closed here, so they are kept.
+_INHERITED: list[sqlite3.Connection] = []
 _MAGIC = b"SQLite format 3\0"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
@@ -79,6 +81,8 @@ class SqliteProgress(SqlProgress):
                 raise StoreUnreachable(
                     f"{self.address}: the file was removed while it was in use", hint="put it back, or start again"
                 )
+        elif self._connection is not None:
+            _INHERITED.append(self._connection)
         if not self._path.exists():
             self._create()
         _check_whole(self._path)

@@ -11,6 +11,7 @@ Subclass `ProgressContract` and give it a fixture `place`; pytest does the rest:
 from __future__ import annotations
 
 import datetime as dt
+import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -295,6 +296,19 @@ class ProgressContract:
             winners = [stored for stored in threads.map(try_swap, range(16)) if stored]
         assert [store.load("a")] == winners
         assert len(store.history("a", 10)) == 1
+
+    def test_a_forked_process_and_its_parent_can_both_go_on(self, place: Place, store: Store) -> None:
+        if not place.shared:
+            pytest.skip("one process has this store for itself")
+        lease = _lease(store)
+        _advance(store, lease, 5)
+        child = multiprocessing.get_context("fork").Process(target=_advance, args=(store, lease, 6))
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0
+        assert place.open().load("a").mark == _mark(6)
+        progress = place.open().load("a")
+        assert store.swap(lease, progress, progress.advanced(_mark(7)), None).version == 3
 
     def test_two_processes_at_once_lose_and_double_nothing(self, place: Place, tmp_path: Path) -> None:
         if not place.shared:
