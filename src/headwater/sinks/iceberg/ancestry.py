@@ -1,0 +1,92 @@
+"""What the snapshots on the way back from main's head say about landings.
+
+The whole way is read once, as one JSON text; afterwards only what is new is followed. The walk always ends
+at the oldest ancestor, so a landing that is there is found (G2).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.model.errors import LeaseLost
+from headwater.model.sink import Attempt
+from headwater.sinks.iceberg.stamp import Stamp
+
+_STEPS = 16  # from the head to what we know; beyond that, one text with everything is cheaper
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A landing in the table's history."""
+
+    snapshot: int
+    stamp: Stamp
+
+
+class Ancestry:
+    """The landings behind one table's head, newest first. One per table, kept between landings."""
+
+    def __init__(self) -> None:
+        self._head: int | None = None
+        self._landings: list[Stamped] = []
+
+    def follow(self, jvm: Any, metadata: Any) -> Sequence[Stamped]:
+        """The landings behind the head of this metadata."""
+        current = metadata.currentSnapshot()
+        head = None if current is None else int(current.snapshotId())
+        if head != self._head:
+            steps = self._steps(jvm, metadata, current)
+            if steps is None:
+                self._landings = _stamped(_whole_way(jvm, metadata, head))
+            else:
+                self._landings = [*_stamped(steps), *self._landings]
+            self._head = head
+        return self._landings
+
+    def _steps(self, jvm: Any, metadata: Any, snapshot: Any) -> list[dict[str, Any]] | None:
+        """The snapshots between the head and the one that we know, if it is near."""
+        found: list[dict[str, Any]] = []
+        if self._head is None:
+            return None
+        while snapshot is not None and len(found) < _STEPS:
+            if int(snapshot.snapshotId()) == self._head:
+                return found
+            found.append(json.loads(jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot)))
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else metadata.snapshot(parent)
+        return None
+
+
+def _whole_way(jvm: Any, metadata: Any, head: int | None) -> Iterable[dict[str, Any]]:
+    if head is None:
+        return
+    data = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
+    by_id = {snapshot["snapshot-id"]: snapshot for snapshot in data["snapshots"]}
+    here: int | None = head
+    while here is not None and here in by_id:
+        yield by_id[here]
+        here = by_id[here].get("parent-snapshot-id")
+
+
+def _stamped(snapshots: Iterable[dict[str, Any]]) -> list[Stamped]:
+    read = ((snapshot["snapshot-id"], Stamp.read(snapshot.get("summary", {}))) for snapshot in snapshots)
+    return [Stamped(number, stamp) for number, stamp in read if stamp]
+
+
+def already_landed(landings: Sequence[Stamped], attempt: Attempt, sink: str, stream: str) -> Stamped | None:
+    """The landing of this very window."""
+    wanted = (attempt.pipeline, sink, stream, attempt.window.id)
+    return next((x for x in landings if (x.stamp.pipeline, x.stamp.sink, x.stamp.stream, x.stamp.window) == wanted), None)
+
+
+def check_epoch(landings: Sequence[Stamped], attempt: Attempt, table: object) -> None:
+    """G4: once a later holder of the lease has published here, an earlier one never may."""
+    newest = max((x.stamp.epoch for x in landings if x.stamp.pipeline == attempt.pipeline), default=0)
+    if newest > attempt.epoch:
+        raise LeaseLost(
+            f"{attempt.pipeline}: another process took over (epoch {newest}, ours is {attempt.epoch}) and has published to {table}",
+            hint="nothing of this run was published; the other process goes on",
+        )

@@ -1,0 +1,136 @@
+"""Finding a table in the session's catalog, and making it at the first landing."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.config.partition_field import PartitionField, parse_partition_field
+from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.errors import InputError, UnknownName
+from headwater.sinks.iceberg.evolution import plan_new
+from headwater.sinks.iceberg.naming import TableName
+from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.iceberg.types import TableSchema, table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Format 3 has deletion vectors. Rows are spread over files as they come: sorting and shuffling them is not
+# this sink's work. Old metadata files go with the commits that replace them.
+_PROPERTIES = {
+    "format-version": "3",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.distribution-mode": "none",
+    "write.merge.distribution-mode": "none",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "1",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+KEY_PROPERTY = "headwater.key"
+OWNER_PROPERTY = "headwater.owner"
+_KEY_BOUND = "truncate(64)"  # key bounds decide which files an upsert reads; Iceberg's default is 16 characters
+
+
+def find_table(spark: SparkSession, name: TableName) -> LakeTable | None:
+    """The table, or None where there is none."""
+    catalog = _catalog(spark, name)
+    identifier = _identifier(spark, name)
+    return LakeTable(spark, name, catalog.loadTable(identifier)) if catalog.tableExists(identifier) else None
+
+
+def create_table(
+    spark: SparkSession,
+    name: TableName,
+    rows: pa.Schema,
+    key: tuple[str, ...],
+    settings: IcebergSettings,
+    owner: Sequence[str],
+) -> LakeTable:
+    """Make the namespace and the table for these rows. A table that somebody else just made is taken as it is."""
+    plan_new(rows).check(str(name))
+    schema = table_schema(rows, key)
+    catalog, iceberg = _catalog(spark, name), spark._jvm.org.apache.iceberg  # type: ignore[attr-defined] # noqa: SLF001
+    java_schema = iceberg.SchemaParser.fromJson(schema.to_json())
+    spec = iceberg.PartitionSpecParser.fromJson(java_schema, _spec(settings.partition_by, schema, name))
+    _make_namespace(spark, catalog, name)
+    builder = catalog.buildTable(_identifier(spark, name), java_schema).withPartitionSpec(spec)
+    for property_name, value in _properties(settings, key, owner).items():
+        builder = builder.withProperty(property_name, value)
+    try:
+        return LakeTable(spark, name, builder.create())
+    except Exception:
+        made = find_table(spark, name)
+        if made is None:
+            raise
+        return made
+
+
+def _catalog(spark: SparkSession, name: TableName) -> Any:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - needs pyspark
+
+    try:
+        plugin = spark._jsparkSession.sessionState().catalogManager().catalog(name.catalog)  # type: ignore[attr-defined] # noqa: SLF001
+    except PySparkException as error:
+        raise UnknownName(
+            f"{name}: the Spark session has no catalog {name.catalog!r}",
+            hint="begin the sink's table with the lake's name (headwater.yaml: lake.name, by default lake)",
+        ) from error
+    if not hasattr(plugin, "icebergCatalog") or "iceberg" not in str(plugin.getClass().getName()):
+        raise InputError(f"{name}: the catalog {name.catalog!r} is no Iceberg catalog", hint="use the lake's catalog")
+    return plugin.icebergCatalog()
+
+
+def _identifier(spark: SparkSession, name: TableName) -> Any:
+    jvm = spark._jvm  # type: ignore[attr-defined] # noqa: SLF001
+    return jvm.org.apache.iceberg.catalog.TableIdentifier.of(_namespace(spark, name), name.name)
+
+
+def _namespace(spark: SparkSession, name: TableName) -> Any:
+    jvm = spark._jvm  # type: ignore[attr-defined] # noqa: SLF001
+    levels = spark.sparkContext._gateway.new_array(jvm.java.lang.String, len(name.namespace))  # noqa: SLF001
+    for place, level in enumerate(name.namespace):
+        levels[place] = level
+    return jvm.org.apache.iceberg.catalog.Namespace.of(levels)
+
+
+def _make_namespace(spark: SparkSession, catalog: Any, name: TableName) -> None:
+    namespace = _namespace(spark, name)
+    if not catalog.namespaceExists(namespace):
+        try:
+            catalog.createNamespace(namespace)
+        except Exception:
+            if not catalog.namespaceExists(namespace):
+                raise
+
+
+def _properties(settings: IcebergSettings, key: tuple[str, ...], owner: Sequence[str]) -> Mapping[str, str]:
+    bounds = {f"write.metadata.metrics.column.{column}": _KEY_BOUND for column in key}
+    ours = {OWNER_PROPERTY: json.dumps(list(owner)), **({KEY_PROPERTY: json.dumps(key)} if key else {})}
+    return {**_PROPERTIES, **bounds, **settings.properties, **ours}
+
+
+def _spec(fields: Sequence[str], schema: TableSchema, name: TableName) -> str:
+    made = []
+    for number, field in enumerate(parse_partition_field(text) for text in fields):
+        column = schema.column(field.column)
+        if column is None:
+            raise _unknown_column(field, schema, name)
+        made.append(
+            {"name": field.name, "transform": field.transform, "source-id": column.id, "field-id": 1000 + number}
+        )
+    return json.dumps({"spec-id": 0, "fields": made})
+
+
+def _unknown_column(field: PartitionField, schema: TableSchema, name: TableName) -> UnknownName:
+    names = [column.name for column in schema.columns]
+    near = difflib.get_close_matches(field.column, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the rows have {', '.join(names)}"
+    return UnknownName(f"{name}: partition_by names the column {field.column!r}, which the rows do not have", hint=hint)

@@ -1,0 +1,86 @@
+"""The Parquet files of one landing: written by tasks before anybody can see them, removed if nobody ever will."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.model.errors import AmbiguousKey
+from headwater.model.rows import Rows, Split, SplitRows
+from headwater.sinks.iceberg.leftovers import folder_of
+from headwater.sinks.iceberg.storage import list_files, remove_files
+from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.iceberg.tasks import run_over_frame, run_tasks
+from headwater.sinks.iceberg.writing import WriteOrder, WrittenFile, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LandingFiles:
+    """What one try at a landing has put into the table's folder."""
+
+    def __init__(self, table: LakeTable, landing: str, run: str) -> None:
+        self._table = table
+        self.folder = folder_of(table, landing)
+        self.prefix = f"{landing}-{run}"
+        self.written: tuple[WrittenFile, ...] | None = None  # None: not yet
+        self.published: tuple[str, ...] = ()  # what a snapshot refers to, or is about to
+        self.spec: Any = None
+        self._data_files: list[Any] | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.written or ())
+
+    @property
+    def locations(self) -> list[str]:
+        return [file.location for file in self.written or ()]
+
+    def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...]) -> None:
+        """Read and write every row. Nothing is left behind when it fails."""
+        schema = self._table.schema
+        self.spec = self._table.java.spec()
+        order = WriteOrder(
+            rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key
+        )
+        doing = f"{rows.stream}: writing to {self._table.name}"
+        if isinstance(rows, SplitRows):
+            results = run_tasks(spark, partial(_write_split, order), rows.splits, doing)
+        else:
+            results = run_over_frame(rows.dataframe(spark), partial(_write_batches, order), doing)
+        self.written = tuple(WrittenFile.from_bytes(result) for result in results)
+
+    def check_keys(self, stream: str) -> None:
+        """G12: a row without a key cannot be merged."""
+        nulls: Counter[str] = Counter()
+        for file in self.written or ():
+            nulls.update(file.null_keys)
+        if nulls:
+            counted = ", ".join(f"{column!r} is NULL in {count} rows" for column, count in sorted(nulls.items()))
+            raise AmbiguousKey(
+                f"{stream}: rows without a key cannot be merged: {counted}",
+                hint="choose a key that is never NULL (key:), leave such rows out (where:), or use mode: append",
+            )
+
+    def data_files(self) -> list[Any]:
+        """The files as Iceberg's values; made once, used by every try to publish."""
+        if self._data_files is None:
+            self._data_files = [self._table.data_file(file, self.spec) for file in self.written or ()]
+        return self._data_files
+
+    def discard(self) -> None:
+        """Remove everything that this try wrote; only where it is certain that it was not published."""
+        remove_files(list_files(self.folder, self.prefix))
+
+
+def _write_split(order: WriteOrder, split: Split) -> Iterator[bytes]:
+    return (file.to_bytes() for file in write_files(order, split.read()))
+
+
+def _write_batches(order: WriteOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    return (file.to_bytes() for file in write_files(order, batches))

@@ -1,0 +1,62 @@
+"""The text of a MERGE: for tables in which rows cannot be found and marked as deleted by their position."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+from headwater.sinks.iceberg.naming import quote
+from headwater.sinks.iceberg.types import TableSchema
+
+
+def merge_statement(
+    target: str, source: str, columns: Sequence[str], key: Sequence[str], bounds: Mapping[str, tuple[object, object]]
+) -> str:
+    """One row per key: what is there is replaced, what is not is added.
+
+    The literal bounds of the batch's keys let Iceberg leave out files; a join condition alone does not.
+    """
+    on = [f"t.{quote(column)} = s.{quote(column)}" for column in key]
+    for column, (low, high) in bounds.items():
+        on.append(f"t.{quote(column)} BETWEEN {literal(low)} AND {literal(high)}")
+    updates = ", ".join(f"t.{quote(column)} = s.{quote(column)}" for column in columns)
+    names = ", ".join(quote(column) for column in columns)
+    values = ", ".join(f"s.{quote(column)}" for column in columns)
+    return (
+        f"MERGE INTO {target} AS t\nUSING {source} AS s\nON {' AND '.join(on)}\n"
+        f"WHEN MATCHED THEN UPDATE SET {updates}\n"
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+def source_statement(schema: TableSchema, view: str, key: Sequence[str], order: Sequence[str]) -> str:
+    """The batch in the table's columns, reduced to the latest row per key."""
+    columns = ", ".join(_selected(column.name, column.type) for column in schema.columns)
+    keys = ", ".join(quote(column) for column in key)
+    latest = ", ".join(f"{quote(column)} DESC NULLS LAST" for column in order) or keys
+    names = ", ".join(quote(column.name) for column in schema.columns)
+    return (
+        f"SELECT {names} FROM (SELECT {columns}, row_number() OVER (PARTITION BY {keys} ORDER BY {latest}) "
+        f"AS `headwater number of row` FROM {quote(view)}) WHERE `headwater number of row` = 1"
+    )
+
+
+def _selected(name: str, kind: object) -> str:
+    if kind != "uuid":
+        return quote(name)
+    hexed = f"lower(hex({quote(name)}))"  # Spark reads a UUID of a plain Parquet file as bytes, of Iceberg as text
+    parts = ", ".join(f"substr({hexed}, {start}, {length})" for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
+    return f"CASE WHEN {quote(name)} IS NOT NULL THEN concat_ws('-', {parts}) END AS {quote(name)}"
+
+
+def literal(value: object) -> str:
+    """A value in Spark SQL."""
+    if isinstance(value, dt.datetime):
+        kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+        return f"{kind} '{value.isoformat(sep=' ', timespec='microseconds')}'"
+    if isinstance(value, dt.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    return f"{value}BD" if not isinstance(value, int) else str(value)

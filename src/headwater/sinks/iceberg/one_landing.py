@@ -1,0 +1,205 @@
+"""One window of one stream into one table: look, write, look again, publish.
+
+Looking and publishing go round again when another writer moved the table's head in between; the files stay.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.errors import PublishConflict, SinkUnreachable
+from headwater.model.rows import Rows
+from headwater.model.sink import Attempt
+from headwater.sinks.iceberg.ancestry import Ancestry, Stamped, already_landed, check_epoch
+from headwater.sinks.iceberg.evolution import plan_evolution
+from headwater.sinks.iceberg.java_errors import HeadMoved, reaching
+from headwater.sinks.iceberg.landing_files import LandingFiles
+from headwater.sinks.iceberg.leftovers import remove_leftovers, stale_branches
+from headwater.sinks.iceberg.merging import MergeOrder, Merging
+from headwater.sinks.iceberg.naming import branch_prefix, landing_id
+from headwater.sinks.iceberg.publish import OutcomeUnknown, publish_branch, publish_update
+from headwater.sinks.iceberg.spark_merge import merge_on_branch
+from headwater.sinks.iceberg.stamp import Stamp
+from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.iceberg.upsert import UpsertPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TRIES = 5
+
+
+class KnownTable:
+    """A table and what has been read of its history, kept between landings."""
+
+    def __init__(self, spark: SparkSession, table: LakeTable) -> None:
+        self.spark, self.table = spark, table
+        self._ancestry = Ancestry()
+        self._own_session: SparkSession | None = None
+
+    def refreshed(self) -> bool:
+        """Look at what others did; False when the table is no longer the one we knew."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - needs pyspark
+
+        try:
+            self.table.refresh()
+        except Py4JError:
+            return False  # dropped, or made anew: to be looked up by its name
+        return True
+
+    def landings(self) -> Sequence[Stamped]:
+        return self._ancestry.follow(self.table.jvm, self.table.metadata)
+
+    def own_session(self) -> SparkSession:
+        """A session for statements that need settings: those of the shared one belong to everybody."""
+        if self._own_session is None:
+            self._own_session = self.spark.newSession()
+        return self._own_session
+
+
+class OneLanding:
+    """One try of one process at one landing."""
+
+    def __init__(
+        self, settings: IcebergSettings, label: str, attempt: Attempt, rows: Rows, key: tuple[str, ...], known: KnownTable
+    ) -> None:
+        self._settings, self._label, self._attempt, self._rows = settings, label, attempt, rows
+        self._key, self._known, self._table = key, known, known.table
+        self._landing = landing_id(attempt.pipeline, label, rows.stream, attempt.window.id)
+        self._files = LandingFiles(self._table, self._landing, attempt.run)
+        self._merging: Merging | None = None
+
+    def run(self) -> Stamped:
+        """Return when the window is behind main's head. Nothing of ours is left when it fails."""
+        try:
+            done, published = self._until_published()
+        except OutcomeUnknown as unknown:
+            # The files stay: they may be published. The next try finds out.
+            raise SinkUnreachable(
+                f"{self._table.name}: the catalog failed while the window was published ({unknown.__cause__})",
+                hint="the next cycle looks whether it was published, and lands it if not",
+            ) from unknown
+        except Exception as error:
+            self._discard_because_of(error)
+            raise
+        if published:
+            self._attempt.faults.reach("land.published")
+        with reaching(self._table.name):
+            remove_leftovers(self._table, self._landing, self._attempt.window.id, self._files.published)
+        return done
+
+    def _until_published(self) -> tuple[Stamped, bool]:
+        for _ in range(_TRIES):
+            try:
+                found = self._look() or self._write()
+                if found:
+                    self._files.published = ()
+                    return found, False
+                return self._publish(), True
+            except HeadMoved:
+                with reaching(self._table.name):
+                    self._table.refresh()
+        raise PublishConflict(
+            f"{self._table.name}: other writers published {_TRIES} times while we tried",
+            hint="the next cycle tries again; run compaction and other writers less often, or one after another",
+        )
+
+    def _look(self) -> Stamped | None:
+        """Whether the window is there already (G2), and whether we still may (G4). The head that was looked at
+        is the one that publishing compares with."""
+        with reaching(self._table.name):
+            landings = self._known.landings()
+        found = already_landed(landings, self._attempt, self._label, self._rows.stream)
+        if found is None:
+            check_epoch(landings, self._attempt, self._table.name)
+        return found
+
+    def _write(self) -> Stamped | None:
+        """Write the files, once; then look again, since that may have taken long."""
+        if self._files.written is not None:
+            return None
+        with reaching(self._table.name):
+            evolution = plan_evolution(self._table.schema, self._rows.schema)
+            evolution.check(str(self._table.name))
+            if evolution.changes:
+                self._attempt.ensure_leased()
+                self._table.evolve(evolution)
+            self._files.write(self._known.spark, self._rows, self._key if self._settings.mode == "merge" else ())
+            self._files.check_keys(self._rows.stream)
+            self._table.refresh()
+        return self._look()
+
+    def _publish(self) -> Stamped:
+        base = self._table.head
+        if not self._files.written and self._settings.mode != "replace":
+            return self._nothing(base)
+        with reaching(self._table.name):
+            branches = stale_branches(self._table, self._branch_prefix)
+        if self._settings.mode == "merge":
+            return self._publish_merge(base, branches)
+        with reaching(self._table.name):
+            update = self._append() if self._settings.mode == "append" else self._replace()
+        stamp = self._stamp(self._files.rows, self._settings.mode, "")
+        self._files.published = tuple(self._files.locations)
+        return Stamped(publish_update(self._table, self._attempt, base, update, stamp, branches), stamp)
+
+    def _append(self) -> Any:
+        update = self._table.java.newAppend()
+        for file in self._files.data_files():
+            update.appendFile(file)
+        return update
+
+    def _replace(self) -> Any:
+        everything = self._table.jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+        update = self._table.java.newOverwrite().overwriteByRowFilter(everything)
+        for file in self._files.data_files():
+            update.addFile(file)
+        return update
+
+    def _publish_merge(self, base: int | None, branches: Sequence[str]) -> Stamped:
+        if self._merging is None:
+            unique = bool(self._rows.key) and set(self._rows.key) <= set(self._key)
+            order = MergeOrder(self._rows.stream, self._key, tuple(self._rows.order), unique, self._settings.upsert)
+            self._merging = Merging(self._known.spark, self._table, self._files, order)
+        merging = self._merging
+        with reaching(self._table.name):
+            plan = merging.plan()
+            stamp = self._stamp(merging.rows, plan.kind, plan.why)
+        if plan.kind == "merge":
+            return self._publish_spark_merge(base, branches, merging, plan, stamp)
+        with reaching(self._table.name):
+            update = merging.update(plan)
+        self._files.published = (*self._files.locations, *merging.vector_files)
+        return Stamped(publish_update(self._table, self._attempt, base, update, stamp, branches), stamp)
+
+    def _publish_spark_merge(
+        self, base: int | None, branches: Sequence[str], merging: Merging, plan: UpsertPlan, stamp: Stamp
+    ) -> Stamped:
+        branch = f"{self._branch_prefix}{uuid.uuid4().hex[:12]}"
+        session = self._known.own_session()
+        merge_on_branch(session, self._table, self._files, merging.order, stamp, branch, merging.bounds)
+        self._files.published = ()  # Spark wrote files of its own; ours were the way there
+        return Stamped(publish_branch(self._table, self._attempt, base, branch, branches), stamp)
+
+    @property
+    def _branch_prefix(self) -> str:
+        return branch_prefix(self._attempt.pipeline, self._label, self._rows.stream)
+
+    def _nothing(self, base: int | None) -> Stamped:
+        """A window without rows changes nothing, so nothing needs to be proved."""
+        self._attempt.faults.reach("land.written")
+        self._attempt.ensure_leased()
+        return Stamped(base or 0, self._stamp(0, self._settings.mode, "no rows"))
+
+    def _stamp(self, rows: int, upsert: str, why: str) -> Stamp:
+        files = len(self._files.written or ())
+        return Stamp.of(self._attempt, self._label, self._rows.stream, rows, files, upsert, why)
+
+    def _discard_because_of(self, error: Exception) -> None:
+        try:
+            self._files.discard()
+        except OSError as second:
+            error.add_note(f"files of this try could not be removed ({second}); the next landing of the window removes them")

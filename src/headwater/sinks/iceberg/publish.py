@@ -1,0 +1,93 @@
+"""One landing is one move of main's head, and the move is a compare-and-swap (G2, G4).
+
+Iceberg's own commit tries again on top of whatever it finds, which would let a stale writer publish. So the
+snapshot is only prepared by Iceberg (`apply` writes its manifests), and the table's metadata is swapped here:
+the catalog accepts it only if the table is exactly as it was when the head was compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.model.sink import Attempt
+from headwater.sinks.iceberg.java_errors import HeadMoved, reaching
+from headwater.sinks.iceberg.stamp import Stamp
+from headwater.sinks.iceberg.storage import remove_files
+from headwater.sinks.iceberg.table import LakeTable
+
+
+# What Iceberg finds when the table is no longer the one that the update was made for.
+_STALE = ("CommitFailedException", "ValidationException")
+
+
+class OutcomeUnknown(Exception):
+    """The catalog failed while it swapped; whether it did shows when the landing is tried again."""
+
+
+def publish_update(
+    table: LakeTable, attempt: Attempt, base: int | None, update: Any, stamp: Stamp, stale_branches: Sequence[str]
+) -> int:
+    """Publish what an Iceberg update (append, row delta, overwrite) makes of the head `base`. Raises HeadMoved."""
+    with reaching(table.name, stale=_STALE):
+        for name, value in stamp.properties().items():
+            update.set(name, value)
+        snapshot = update.apply()
+        metadata = table.metadata  # the one that `apply` built upon
+    try:
+        _compare(table, metadata, base)
+        attempt.faults.reach("land.written")
+        attempt.ensure_leased()
+        builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
+        _swap(table, metadata, _without(builder, stale_branches))
+    except OutcomeUnknown:
+        raise
+    except BaseException:
+        _discard(table, snapshot)
+        raise
+    return int(snapshot.snapshotId())
+
+
+def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch: str, stale_branches: Sequence[str]) -> int:
+    """Publish the head of a staging branch that began at `base`, and drop the branch. Raises HeadMoved."""
+    with reaching(table.name):
+        table.refresh()
+        metadata = table.metadata
+        snapshot = int(metadata.ref(branch).snapshotId())
+    _compare(table, metadata, base)
+    attempt.faults.reach("land.written")
+    attempt.ensure_leased()
+    builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
+    _swap(table, metadata, _without(builder, [branch, *stale_branches]))
+    return snapshot
+
+
+def _compare(table: LakeTable, metadata: Any, base: int | None) -> None:
+    current = metadata.currentSnapshot()
+    if (None if current is None else int(current.snapshotId())) != base:
+        raise HeadMoved(f"{table.name}: another writer published while we wrote")
+
+
+def _swap(table: LakeTable, metadata: Any, builder: Any) -> None:
+    """The one step that readers see. From here on a failure leaves open whether it happened."""
+    try:
+        with reaching(table.name):
+            table.operations.commit(metadata, builder.build())
+    except HeadMoved:
+        raise
+    except Exception as error:
+        raise OutcomeUnknown from error
+
+
+def _without(builder: Any, branches: Sequence[str]) -> Any:
+    for branch in branches:
+        builder = builder.removeRef(branch)
+    return builder
+
+
+def _discard(table: LakeTable, snapshot: Any) -> None:
+    """Remove the manifests of a snapshot that was never published."""
+    with reaching(table.name):
+        number = snapshot.snapshotId()
+        own = [m.path() for m in snapshot.allManifests(table.java.io()) if m.snapshotId() == number]
+        remove_files([*own, str(snapshot.manifestListLocation())])

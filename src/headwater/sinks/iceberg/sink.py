@@ -1,0 +1,124 @@
+"""The Iceberg sink: append, merge or replace, one snapshot per stream and window.
+
+A window that is already behind the table's head is recognised and not landed again (G2). A process that lost
+its lease cannot publish (G4). A failed landing leaves the table, and its folder, as they were.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.errors import InputError, UnknownName
+from headwater.model.landing import Landing
+from headwater.model.marks import StreamsMark
+from headwater.model.rows import Rows
+from headwater.model.sink import Attempt
+from headwater.sinks.iceberg.ancestry import already_landed
+from headwater.sinks.iceberg.catalog import OWNER_PROPERTY, create_table, find_table
+from headwater.sinks.iceberg.java_errors import reaching
+from headwater.sinks.iceberg.naming import TableName, check_apart, shared_table, table_for
+from headwater.sinks.iceberg.one_landing import KnownTable, OneLanding
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class IcebergSink:
+    """Lands the streams of one pipeline, each in a table of its own."""
+
+    def __init__(self, settings: IcebergSettings, label: str) -> None:
+        self._settings, self._label = settings, label
+        self._tables: dict[TableName, KnownTable] = {}
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    def landed(self, attempt: Attempt, stream: str) -> Landing | None:
+        """The landing of this window, from the table's own history."""
+        name = self._name(attempt, stream)
+        with reaching(name):
+            known = self._find(attempt.spark(), name)
+            stamped = already_landed(known.landings(), attempt, self._label, stream) if known else None
+        return stamped.stamp.landing(stamped.snapshot, 0.0) if stamped else None
+
+    def land(self, attempt: Attempt, rows: Rows) -> Landing:
+        """Publish the rows as one snapshot, or find that this was done before."""
+        began = time.monotonic()
+        name = self._name(attempt, rows.stream)
+        key = self._key(name, rows)
+        spark = attempt.spark()
+        with reaching(name):
+            known = self._find(spark, name) or self._create(spark, name, attempt, rows, key)
+            self._check_owner(known, attempt, rows.stream)
+        done = OneLanding(self._settings, self._label, attempt, rows, key, known).run()
+        attempt.progress(done.stamp.rows)
+        return done.stamp.landing(done.snapshot, time.monotonic() - began)
+
+    def close(self) -> None:
+        """Forget the tables; they hold no connection of their own."""
+        self._tables.clear()
+
+    def _name(self, attempt: Attempt, stream: str) -> TableName:
+        end = attempt.window.end
+        check_apart(self._settings.table, [stream, *(end.streams if isinstance(end, StreamsMark) else ())])
+        return table_for(self._settings.table, stream)
+
+    def _key(self, name: TableName, rows: Rows) -> tuple[str, ...]:
+        key = tuple(self._settings.key or rows.key)
+        if self._settings.mode == "merge":
+            check_key(key, rows.schema, f"{rows.stream} → {name}")
+        return tuple(column for column in key if column in rows.schema.names)
+
+    def _find(self, spark: SparkSession, name: TableName) -> KnownTable | None:
+        known = self._tables.get(name)
+        if known is None or known.spark is not spark or not known.refreshed():
+            self._tables.pop(name, None)
+            table = find_table(spark, name)
+            if table is None:
+                return None
+            self._tables[name] = KnownTable(spark, table)
+        return self._tables[name]
+
+    def _create(
+        self, spark: SparkSession, name: TableName, attempt: Attempt, rows: Rows, key: tuple[str, ...]
+    ) -> KnownTable:
+        owner = (attempt.pipeline, self._label, rows.stream)
+        self._tables[name] = KnownTable(spark, create_table(spark, name, rows.schema, key, self._settings, owner))
+        return self._tables[name]
+
+    def _check_owner(self, known: KnownTable, attempt: Attempt, stream: str) -> None:
+        """G12: two streams of one sink never land in one table, not even in different cycles."""
+        recorded = known.table.java.properties().get(OWNER_PROPERTY)
+        owners = [tuple(json.loads(recorded))] if recorded else []
+        owners += [(x.stamp.pipeline, x.stamp.sink, x.stamp.stream) for x in known.landings()]
+        for pipeline, sink, other in owners:
+            if (pipeline, sink) == (attempt.pipeline, self._label) and other != stream:
+                raise shared_table(known.table.name, other, stream)
+
+
+def check_key(key: Sequence[str], schema: pa.Schema, place: str) -> None:
+    """Refuse a key that cannot name rows (G12)."""
+    if not key:
+        raise InputError(
+            f"{place}: mode merge needs a key, and the source has no primary key",
+            hint="name the columns that tell one row from another: key: [id]",
+        )
+    for column in key:
+        if column not in schema.names:
+            near = difflib.get_close_matches(column, schema.names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the rows have {', '.join(schema.names)}"
+            raise UnknownName(f"{place}: the key names the column {column!r}, which the rows do not have", hint=hint)
+        kind = schema.field(column).type
+        if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+            raise InputError(
+                f"{place}: the key column {column!r} is {kind}, whose values cannot be compared exactly",
+                hint="choose key columns of integers, decimals, texts, dates, times or UUIDs",
+            )

@@ -1,0 +1,162 @@
+"""One Iceberg table through Iceberg's own Java API: reading its state, planning its files, preparing commits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.sinks.iceberg.deletion_vectors import Vector
+from headwater.sinks.iceberg.evolution import Evolution
+from headwater.sinks.iceberg.naming import TableName
+from headwater.sinks.iceberg.partitioning import PartitionColumn, partition_columns
+from headwater.sinks.iceberg.types import TableSchema
+from headwater.sinks.iceberg.writing import WrittenFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A data file of a snapshot, with what has been deleted from it."""
+
+    location: str
+    rows: int
+    format: str
+    deletes: Sequence[Mapping[str, Any]]
+    java: Any  # the FileScanTask
+
+
+class LakeTable:
+    """A handle that is kept between landings; `refresh` looks for what others did."""
+
+    def __init__(self, spark: SparkSession, name: TableName, java: Any) -> None:
+        self.name, self.java = name, java
+        self.jvm = spark._jvm  # type: ignore[attr-defined] # noqa: SLF001 - Spark's documented way to Java
+        self._iceberg = self.jvm.org.apache.iceberg
+        self.operations = java.operations()
+
+    def refresh(self) -> None:
+        self.java.refresh()
+
+    @property
+    def metadata(self) -> Any:
+        return self.operations.current()
+
+    @property
+    def head(self) -> int | None:
+        snapshot = self.metadata.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    @property
+    def format_version(self) -> int:
+        return int(self.metadata.formatVersion())
+
+    @property
+    def rows(self) -> int:
+        """Rows of the head's data files, those deleted since included."""
+        snapshot = self.metadata.currentSnapshot()
+        return 0 if snapshot is None else int(snapshot.summary().get("total-records") or 1)
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema.from_json(self._iceberg.SchemaParser.toJson(self.java.schema()))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self.java.properties())
+
+    @property
+    def data_folder(self) -> str:
+        configured = self.java.properties().get("write.data.path")
+        return str(configured or f"{self.java.location().rstrip('/')}/data").rstrip("/")
+
+    def partition(self, schema: TableSchema) -> tuple[PartitionColumn, ...]:
+        spec = json.loads(self._iceberg.PartitionSpecParser.toJson(self.java.spec()))
+        return partition_columns(spec, {column.id: column.name for column in schema.columns}, str(self.name))
+
+    def evolve(self, evolution: Evolution) -> None:
+        """Carry out what `plan_evolution` decided, in one change of the schema."""
+        update = self.java.updateSchema()
+        for column in evolution.add:
+            # Names with dots are only taken with the parent said: none.
+            update.addColumn(None, column.name, self._type(column.to_json()))
+        for name, kind in evolution.widen:
+            made = self._type({"id": 1, "name": name, "required": False, "type": kind})
+            update.updateColumn(name, made)
+        if evolution.relax:
+            self._keep_identifiers(update, evolution.relax)
+        for name in evolution.relax:
+            update.makeColumnOptional(name)
+        update.commit()
+
+    def _keep_identifiers(self, update: Any, relaxed: Sequence[str]) -> None:
+        """Iceberg's identifier columns are never NULL; a column that may be is none any more."""
+        schema = self.schema
+        names = [column.name for column in schema.columns if column.id in schema.identifiers]
+        if set(names) & set(relaxed):
+            # Identifiers that cannot all be kept are no key: none is left.
+            update.setIdentifierFields(self.jvm.java.util.ArrayList())
+
+    def _type(self, field: Mapping[str, Any]) -> Any:
+        text = json.dumps({"type": "struct", "schema-id": 0, "fields": [{**field, "id": 1 << 29}]})
+        return self._iceberg.SchemaParser.fromJson(text).columns().get(0).type()
+
+    def plan_files(self, bounds: Mapping[str, tuple[object, object]]) -> list[PlannedFile]:
+        """The files of the head that may hold rows within the bounds, column by column."""
+        expressions = self._iceberg.expressions.Expressions
+        scan = self.java.newScan()
+        for column, (low, high) in bounds.items():
+            scan = scan.filter(expressions.greaterThanOrEqual(column, low))
+            scan = scan.filter(expressions.lessThanOrEqual(column, high))
+        planned, tasks = [], scan.planFiles()
+        files = tasks.iterator()
+        while files.hasNext():
+            task = files.next()
+            data = json.loads(self._iceberg.ScanTaskParser.toJson(task))
+            file = data["data-file"]
+            planned.append(
+                PlannedFile(
+                    file["file-path"], file["record-count"], file["file-format"].lower(), _deletes(data), task
+                )
+            )
+        tasks.close()
+        return planned
+
+    def data_file(self, written: WrittenFile, spec: Any) -> Any:
+        """A file that was written, as Iceberg's value with its metrics."""
+        source = self.java.io().newInputFile(written.location)
+        config = self._iceberg.MetricsConfig.forTable(self.java)
+        metrics = self._iceberg.parquet.ParquetUtil.fileMetrics(source, config)
+        described = {
+            "spec-id": int(spec.specId()),
+            "content": "data",
+            "file-path": written.location,
+            "file-format": "parquet",
+            "partition": list(written.partition),
+            "file-size-in-bytes": written.bytes,
+            "record-count": written.rows,
+        }
+        node = self._iceberg.util.JsonUtil.mapper().readTree(json.dumps(described))
+        file = self._iceberg.ContentFileParser.fromJson(node, spec)
+        return self._iceberg.DataFiles.builder(spec).copy(file).withMetrics(metrics).build()
+
+    def delete_file(self, vector: Vector, location: str, size: int, spec: Any, partition: Any) -> Any:
+        """A deletion vector as Iceberg's value."""
+        builder = self._iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withFormat("puffin")
+        builder = builder.withPath(location).withFileSizeInBytes(size).withReferencedDataFile(vector.data_file)
+        builder = builder.withContentOffset(vector.offset).withContentSizeInBytes(vector.length)
+        if spec.isPartitioned():
+            builder = builder.withPartition(partition)
+        return builder.withRecordCount(vector.rows).build()
+
+    def metadata_json(self) -> dict[str, Any]:
+        text = self._iceberg.TableMetadataParser.toJson(self.metadata)
+        return dict(json.loads(text))
+
+
+def _deletes(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = task.get("delete-files") or []
+    return list(found)

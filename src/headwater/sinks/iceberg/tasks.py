@@ -1,0 +1,108 @@
+"""Work on Spark's executors: one task per item, bytes back, errors as the errors they were.
+
+Spark hands a task's exception to the driver as text only. So a task puts what went wrong into that text
+in a form that the driver reads back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.model import errors
+from headwater.model.errors import HeadwaterError, RunError
+from headwater.model.secret import masked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ENVELOPE = re.compile(r"headwater-task-error:([A-Za-z0-9+/=]+);")
+_RESULT = "result binary"
+
+
+class TaskFailed(Exception):
+    """Carries an error to the driver as text."""
+
+
+def run_tasks(
+    spark: SparkSession, work: Callable[[Any], Iterable[bytes]], items: Sequence[object], doing: str
+) -> list[bytes]:
+    """`work(item)` for every item, each in a task of its own; all that they yield, in no order."""
+    if not items:
+        return []
+    frame = spark.range(0, len(items), 1, len(items))
+    return _collect(frame.mapInArrow(partial(_run_items, work, tuple(items)), _RESULT), doing)
+
+
+def run_over_frame(
+    frame: DataFrame, work: Callable[[Iterable[pa.RecordBatch]], Iterable[bytes]], doing: str
+) -> list[bytes]:
+    """`work(batches)` for every partition of a DataFrame."""
+    return _collect(frame.mapInArrow(partial(_run_batches, work), _RESULT), doing)
+
+
+def _run_items(
+    work: Callable[[Any], Iterable[bytes]], items: Sequence[object], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with _enveloped():
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _results(list(work(items[number])))
+
+
+def _run_batches(
+    work: Callable[[Iterable[pa.RecordBatch]], Iterable[bytes]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with _enveloped():
+        yield _results(list(work(batches)))
+
+
+def _results(made: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(made, type=pa.binary())], names=["result"])
+
+
+class _enveloped:  # noqa: N801 - a context manager, read as an adjective
+    """Errors leave the block as a TaskFailed that names the error, without its trace (G11)."""
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, HeadwaterError):
+            raise TaskFailed(_envelope(type(error).__name__, error.message, error.hint)) from None
+        if isinstance(error, Exception):
+            text = masked(str(error)).strip()
+            raise TaskFailed(_envelope("", f"{type(error).__name__}: {text.splitlines()[-1] if text else ''}", "")) from None
+
+
+def _envelope(kind: str, message: str, hint: str) -> str:
+    content = json.dumps([kind, message, hint]).encode()
+    return f"headwater-task-error:{base64.b64encode(content).decode()};"
+
+
+def _collect(frame: DataFrame, doing: str) -> list[bytes]:
+    try:
+        return [bytes(row[0]) for row in frame.collect()]
+    except Exception as error:
+        raise task_error(str(error), doing) from error
+
+
+def task_error(text: str, doing: str) -> HeadwaterError:
+    """The error that a failed Spark job stands for."""
+    found = _ENVELOPE.search(text)
+    if found:
+        kind, message, hint = json.loads(base64.b64decode(found[1]))
+        known = getattr(errors, kind, None) if kind else None
+        if isinstance(known, type) and issubclass(known, HeadwaterError):
+            return known(message, hint=hint)
+        return RunError(f"{doing}: a task failed: {message}", hint=hint)
+    lines = [line.strip() for line in masked(text).splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith("[")][:1]  # Spark's own error classes come first
+    causes = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception)\b", line)]
+    return RunError(f"{doing}: {(named or causes or lines or ['Spark gave no reason'])[-1][:500]}")

@@ -1,0 +1,17 @@
+"""Fixtures of the Iceberg sink's tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.sinks.iceberg.landing import Lands
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def lands(spark: SparkSession, namespace: str) -> Lands:
+    return Lands(spark, namespace)

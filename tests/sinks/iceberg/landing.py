@@ -1,0 +1,101 @@
+"""What the tests of the Iceberg sink share: a sink on a table of its own, windows by number, the table's rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.cursor import CursorType
+from headwater.model.faults import Faults, NoFaults
+from headwater.model.landing import Landing
+from headwater.model.marks import ColumnMark
+from headwater.model.rows import Rows
+from headwater.model.sink import Attempt
+from headwater.model.window import Window
+from headwater.sinks.iceberg.sink import IcebergSink
+from headwater.testing.splits import TableRows, table_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RUNS = itertools.count(1)
+
+
+def window(number: int) -> Window:
+    marks = [ColumnMark("seq", CursorType.INTEGER, n) for n in (number - 1, number)]
+    return Window(marks[0], marks[1])
+
+
+@dataclass
+class Lands:
+    """A table of the test's own, and sinks that land in it."""
+
+    spark: SparkSession
+    namespace: str
+    name: str = "orders"
+    told: list[int] = field(default_factory=list)
+
+    @property
+    def table(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+    def sink(self, **settings: Any) -> IcebergSink:
+        return IcebergSink(IcebergSettings(**{"table": self.table, **settings}), "1:iceberg")
+
+    def attempt(
+        self,
+        number: int = 1,
+        *,
+        epoch: int = 1,
+        pipeline: str = "shop",
+        faults: Faults | None = None,
+        ensure_leased: Callable[[], None] = lambda: None,
+    ) -> Attempt:
+        return Attempt(
+            pipeline=pipeline,
+            run=f"run{next(_RUNS)}",
+            window=window(number),
+            epoch=epoch,
+            faults=faults or NoFaults(),
+            ensure_leased=ensure_leased,
+            spark=lambda: self.spark,
+            progress=self.told.append,
+        )
+
+    def land(self, rows: Rows, number: int = 1, **settings: Any) -> Landing:
+        return self.sink(**settings).land(self.attempt(number), rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        found = [row.asDict() for row in self.spark.sql(f"SELECT * FROM {self.table}").collect()]
+        return sorted(found, key=lambda row: (row.get("id") or 0, repr(row)))
+
+    def snapshots(self) -> list[dict[str, str]]:
+        """The summaries of main's history, oldest first."""
+        found = self.spark.sql(f"SELECT summary FROM {self.table}.snapshots ORDER BY committed_at").collect()
+        return [dict(row.summary) for row in found]
+
+    def refs(self) -> set[str]:
+        return {row.name for row in self.spark.sql(f"SELECT name FROM {self.table}.refs").collect()}
+
+    def files(self, lake_folder: Path) -> set[str]:
+        """Every data and delete file in the table's folder, referenced or not."""
+        folder = lake_folder / self.namespace.removeprefix("lake.") / self.name / "data"
+        return {path.name for path in folder.rglob("*") if path.suffix in {".parquet", ".puffin"}}
+
+    def referenced(self) -> set[str]:
+        found = self.spark.sql(f"SELECT file_path FROM {self.table}.all_files").collect()
+        return {row.file_path.rsplit("/", 1)[1] for row in found}
+
+
+def orders(ids: Iterable[int], text: str = "new", seq: int = 1, **options: Any) -> TableRows:
+    """Rows of an orders table: id, note, seq."""
+    ids = list(ids)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string()), ("seq", pa.int64())])
+    table = pa.table([pa.array(ids, pa.int64()), [f"{text} {n}" for n in ids], [seq] * len(ids)], schema=schema)
+    return table_rows(table, **{"key": ["id"], "order": ["seq"], **options})
