@@ -41,12 +41,12 @@ def with_password(url: str) -> str:
     return url.replace("postgres@", f"postgres:{SECRET}@")
 
 
-def outputs(headwater: Headwater) -> dict[str, str]:
-    shown = {}
+def outputs(headwater: Headwater) -> list[tuple[str, str]]:
+    shown = []
     for command in COMMANDS:
         for extra in ((), ("--json",), ("--debug",)):
             done = headwater(*command, *extra)
-            shown[" ".join((*command, *extra))] = done.out + done.err
+            shown.append((" ".join((*command, *extra)), done.out + done.err))
     return shown
 
 
@@ -65,8 +65,8 @@ def folder(tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.mark.usefixtures("folder")
 def test_no_command_shows_a_secret_when_all_is_well(headwater: Headwater) -> None:
     shown = outputs(headwater)
-    assert "landed 2 rows" in shown["run secret.yaml --once"]
-    assert [command for command, text in shown.items() if SECRET in text] == []
+    assert any("landed 2 rows" in text for _, text in shown)
+    assert [command for command, text in shown if SECRET in text] == []
 
 
 @pytest.mark.usefixtures("folder")
@@ -76,7 +76,7 @@ def test_no_command_shows_a_secret_when_something_is_away(
 ) -> None:
     monkeypatch.setenv(variable, f"postgresql://postgres:{SECRET}@127.0.0.1:1/gone")
     shown = outputs(headwater)
-    assert [command for command, text in shown.items() if SECRET in text] == []
+    assert [command for command, text in shown if SECRET in text] == []
 
 
 @pytest.mark.parametrize("url", [f"postgresql://u:{SECRET}@[bad", f"nosuch://u:{SECRET}@h/x"])
@@ -86,5 +86,5 @@ def test_no_command_shows_a_secret_in_an_address_that_makes_no_sense(
     monkeypatch.setenv("SOURCE_URL", url)
     monkeypatch.setenv("STORE_URL", url)
     shown = outputs(headwater)
-    assert [command for command, text in shown.items() if SECRET in text] == []
+    assert [command for command, text in shown if SECRET in text] == []
     assert (folder / "secret.yaml").exists()
