@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from walkthrough import walk
+
+from tests.docs.walkthrough import walk
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -7,7 +7,6 @@ missed. It keeps nothing, so it is no place to store rows.
 from __future__ import annotations
 
 import json
-import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,9 +31,8 @@ _UNPRINTABLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
 class ConsoleSink:
     """Prints up to `limit` rows of each stream and window, and counts all of them."""
 
-    def __init__(self, settings: ConsoleSettings, label: str, out: TextIO | None = None) -> None:
-        self._settings, self._label = settings, label
-        self._out = out if out is not None else sys.stdout
+    def __init__(self, settings: ConsoleSettings, label: str, out: TextIO) -> None:
+        self._settings, self._label, self._out = settings, label, out
 
     @property
     def label(self) -> str:
