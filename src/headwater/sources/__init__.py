@@ -1,0 +1,1 @@
+"""Systems that are read in windows; one file or folder each."""
