@@ -79,7 +79,8 @@ def splits_by_edge(stream: Stream, end: ColumnMark, view: View, rows: int | None
             splits.append(view.split(sql, relation, share))
     sql = _stretches(stream, edge, _Reach(reached.since, end.value), reading=True)
     if sql:
-        splits.append(EdgeSplit(view.split(sql, relation, None, 2), columns, edge.known, reached.rows))
+        about = len(edge.known) + len(reached.rows)
+        splits.append(EdgeSplit(view.split(sql, relation, None, 2), columns, edge.known, reached.rows, about))
     return tuple(splits)
 
 
