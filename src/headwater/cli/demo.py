@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.cli.demo_shop import DAYS, PIPELINE, live, open_shop
-from headwater.cli.demo_summary import commands, compare, history_table, landed_table, write_questions
+from headwater.cli.demo_summary import commands, compare, history_table, landed_table, marks_table, write_questions
 from headwater.cli.output import Output
-from headwater.cli.run import cycle_text, masked_json
-from headwater.model.errors import InputError, RunError
+from headwater.cli.run import cycle_text, cycle_json
+from headwater.model.errors import InputError, LeaseHeld, RunError
 from headwater.model.faults import VARIABLE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run_demo(folder: Path, out: Output) -> None:
     if out.json:
         data = {
             "folder": str(folder),
-            "cycles": [masked_json(result) for result in results],
+            "cycles": [cycle_json(result) for result in results],
             "landed": landed,
             "commands": asked,
             "seconds": round(seconds, 1),
@@ -98,10 +98,11 @@ def _crash(pipeline: Pipeline, folder: Path, tell: _Teller) -> CycleResult:
         raise RunError("the killed process left no intent behind", hint="please report this, with the demo's folder")
     tell.line(
         "   SIGKILL, right after rows became visible and before anybody wrote that down.",
-        f"   The mark has not moved: {progress.mark}",
-        f"   The intent is kept:     {progress.intent.window}",
-        "   Run again:",
+        "   The mark has not moved, and what was intended is on record:",
+        _indented(marks_table(progress.mark, progress.intent.window.end)),
+        "   Run again (when the dead process's lease has ended):",
     )
+    _wait_for_lease(pipeline)
     return _cycle(pipeline, tell)
 
 
@@ -117,6 +118,21 @@ def _cycle(pipeline: Pipeline, tell: _Teller) -> CycleResult:
         raise result.error
     tell.line(f"   {cycle_text(result)}")
     return result
+
+
+def _wait_for_lease(pipeline: Pipeline) -> None:
+    """A lease of a process that is gone ends by itself; `every:` would just try again later."""
+    store, seconds = pipeline.project.store, pipeline.settings.lease.total_seconds()
+    deadline = time.monotonic() + 2 * seconds
+    while True:
+        try:
+            store.release(store.acquire(pipeline.name, "headwater demo", seconds))
+        except LeaseHeld:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _killed_child(folder: Path) -> None:

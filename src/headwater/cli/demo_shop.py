@@ -13,6 +13,7 @@ DATABASE = "shop.db"
 PIPELINE = """\
 # Two tables of the shop, kept in step with the lake.
 pipeline: shop
+lease: 10s                        # how long a process that died keeps others waiting
 source:
   sql:
     url: sqlite:///shop.db

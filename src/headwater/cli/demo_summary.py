@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headwater.cli.demo_shop import stock, versions
 from headwater.cli.output import table
 from headwater.model.errors import RunError
+from headwater.model.marks import Mark, StreamsMark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,14 @@ def landed_table(found: Mapping[str, Mapping[str, int]]) -> str:
         "rows in lake.shop.TABLE_log",
     )
     return f"{table(columns, rows)}\nEvery row as the shop has it, every version once: nothing lost, nothing twice."
+
+
+def marks_table(mark: Mark | None, intended: Mark) -> str:
+    """One line per stream: where the mark stands, and up to where the killed run wanted to bring it."""
+    if not isinstance(mark, StreamsMark) or not isinstance(intended, StreamsMark):
+        return f"{mark} → {intended}"
+    rows = [(name, mark.streams.get(name, "none"), end) for name, end in sorted(intended.streams.items())]
+    return table(("stream", "mark", "intended"), rows)
 
 
 def history_table(entries: Sequence[HistoryEntry]) -> str:

@@ -15,6 +15,8 @@ import typer
 
 from headwater.cli.command import ProjectFlags
 from headwater.cli.output import Output, error_text
+from headwater.cli.shapes import mark_json
+from headwater.model.marks import Json
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def run(
     results: list[CycleResult] = []
 
     def report(result: CycleResult) -> None:
-        out.value(masked_json(result), cycle_text(result))
+        out.value(cycle_json(result), cycle_text(result))
 
     with event_log(out.err) as log, opened_project(flags, out, paths, log) as project:
         pipelines = [project.pipeline(one.settings, one.folder) for one in found]
@@ -71,8 +73,11 @@ def cycle_text(result: CycleResult) -> str:
     return f"{result.pipeline}: landed {result.rows:,} rows {window} in {result.seconds:.1f} s{recovered}{more}"
 
 
-def masked_json(result: CycleResult) -> dict[str, object]:
+def cycle_json(result: CycleResult) -> dict[str, Json]:
+    """The result with its marks in the public shape: what only the engine needs may be large."""
     data = result.to_json()
+    if result.windows:
+        data["window"] = {"start": mark_json(result.windows[0].start), "end": mark_json(result.windows[-1].end)}
     if result.error:
         data["error"] = {name: masked(text) for name, text in data["error"].items()}
     return data
