@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headwater.cli.demo_shop import DAYS, PIPELINE, live, open_shop
 from headwater.cli.demo_summary import commands, compare, history_table, landed_table, marks_table, write_questions
 from headwater.cli.output import Output
-from headwater.cli.run import cycle_text, cycle_json
+from headwater.cli.run import cycle_json, cycle_text
 from headwater.model.errors import InputError, LeaseHeld, RunError
 from headwater.model.faults import VARIABLE
 
