@@ -60,7 +60,7 @@ def process(tmp_path: Path) -> Headwater:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=250,
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
