@@ -36,6 +36,7 @@ class PostgresDatabase:
 
     def __init__(self, settings: SqlSource) -> None:
         self._settings = settings
+        self.patience_seconds = 1.0  # how long a first poll waits for transactions that are just ending
         self._session = PostgresSession(settings.url)
         self._settled: tuple[str, Seen] | None = None  # of the last look in this process, with its cluster
         self._view = ""
@@ -71,7 +72,10 @@ class PostgresDatabase:
         server = server_of(self._session)
         previous = {stream: Bounds.of(mark) for stream, mark in marks.items()}
         if any(relation.late in ("bounded", "scan") for relation in relations):
-            poll = take_poll(self._session, server, relations, previous, self._settled_before(server.cluster, marks))
+            settled = self._settled_before(server.cluster, marks)
+            poll = take_poll(
+                self._session, server, relations, previous, settled, patience_seconds=self.patience_seconds
+            )
             self._settled = (server.cluster, poll.seen)
             self._view = f"{poll.view}/{self.fingerprint}" if poll.view else ""
         else:

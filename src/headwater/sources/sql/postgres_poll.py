@@ -19,7 +19,6 @@ from headwater.sources.sql.relation import Relation
 
 PENDING_CAP = 10_000  # more unfinished transactions than this are not kept in a mark
 RANGE_CAP = 5_000_000  # transactions looked at in one poll
-_PATIENCE_SECONDS = 1.0
 _LONG = dt.timedelta(minutes=10)
 
 # Backends whose activity is switched off show no transaction: they count as open since ever.
@@ -91,13 +90,15 @@ def take_poll(
     relations: Sequence[Relation],
     previous: Mapping[str, Bounds],
     settled: Seen | None,
+    *,
+    patience_seconds: float,
 ) -> Poll:
     """Steps 0 to 3. On return the session's view has begun and `Poll.view` belongs to it."""
     ticks = _ticks(session, relations)
     known = now_open = _open_transactions(session)
     if any(_is_first(relation, previous) for relation in relations):
         # Short transactions are given a moment, or the next poll would have to look everywhere for them.
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + patience_seconds
         waited_for = {transaction.id for transaction in known}
         while waited_for & {transaction.id for transaction in now_open} and time.monotonic() < deadline:
             time.sleep(0.02)

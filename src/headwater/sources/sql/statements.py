@@ -244,6 +244,8 @@ def _ordered(subject: Subject, conditions: Sequence[Condition], *, descending: b
     shown = comparable(subject)
     if subject.dialect != "sqlite":
         shown = cast(bare(subject), "text")
+    # Under a name of its own: ORDER BY would take a result column of the cursor's name, and sort its text.
+    shown = exp.alias_(shown, "headwater_value", quoted=True)
     # NULLs are excluded by the conditions; naming their place would keep PostgreSQL from using the index.
     order = exp.Ordered(this=comparable(subject), desc=descending, nulls_first=descending)
     return _select(subject, [shown], conditions).order_by(order)

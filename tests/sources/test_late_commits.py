@@ -1,0 +1,167 @@
+"""G6 on PostgreSQL: whatever order transactions commit in, every committed row is read exactly once."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headwater.services.postgres_server import running_postgres
+from tests.sources.polling import Poller
+from tests.sources.transactions import ACTIONS, SESSIONS, Theatre
+
+_tables = itertools.count(1)
+
+# How the same rows are read: the way that is expected to be taken, and the settings that lead to it.
+READERS = {
+    "bounded by a sequence": ("above the low edge", {"cursor": "id"}),
+    "bounded, few rows at a time": ("above the low edge", {"cursor": "id", "max_rows": 2}),
+    "bounded by the clock": ("above the low edge", {"cursor": "at"}),
+    "scan, because of CACHE": ("over the whole table", {"cursor": "cached"}),
+    "scan, set by hand, with NULLs": ("over the whole table", {"cursor": "by_hand", "nulls": "read", "late": "scan"}),
+}
+
+step = st.tuples(st.integers(0, SESSIONS - 1), st.sampled_from(ACTIONS))
+poll = st.just("poll")
+# A window that is planned, then outlived by further steps, then read by another process.
+retry = st.tuples(st.just("retry"), st.lists(step, max_size=4))
+scenario = st.lists(st.one_of(step, step, step, poll, retry), max_size=25)
+
+
+class Reader:
+    """A poller and all that it has read."""
+
+    def __init__(self, url: str, table: str, chosen: dict) -> None:
+        self.poller = Poller(url, table=table, **chosen)
+        self.poller.source._database.patience_seconds = 0.0
+        self.read: Counter[str] = Counter()
+
+    def poll(self) -> None:
+        self.read.update(row["tag"] for row in self.poller.poll())
+
+    def retry(self, meanwhile) -> None:
+        window = self.poller.look()
+        meanwhile()
+        if window is None:
+            return
+        first = tags(self.poller.read(window))
+        other = self.poller.in_another_process()
+        assert tags(other.read(window)) == first, "a retry covers exactly the window of the first try (G5)"
+        other.close()
+        self.read.update(first)
+        self.poller.mark = window.end
+
+    def drain(self) -> None:
+        while self.poller.look() is not None:
+            self.poll()
+
+
+def tags(streams: dict[str, list[dict]]) -> Counter:
+    return Counter(row["tag"] for rows in streams.values() for row in rows)
+
+
+@contextmanager
+def theatre(url: str) -> Iterator[Theatre]:
+    stage = Theatre(url, f"t{next(_tables)}")
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+@pytest.fixture(scope="module")
+def quiet_postgres() -> Iterator[str]:
+    """A server of its own: transactions of other tests would keep low edges low and hide mistakes."""
+    with running_postgres() as server:
+        yield server.url()
+
+
+def run_scenario(url: str, chosen: dict, steps: list) -> tuple[Counter, Counter]:
+    with theatre(url) as stage:
+        reader = Reader(url, stage.table, chosen)
+        try:
+            for each in steps:
+                if each == "poll":
+                    reader.poll()
+                elif each[0] == "retry":
+                    reader.retry(lambda after=each[1]: [stage.step(*x) for x in after])
+                else:
+                    stage.step(*each)
+            stage.finish()
+            reader.drain()
+        finally:
+            reader.poller.close()
+        return reader.read, stage.committed
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(
+    max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
+)
+@given(steps=scenario)
+def test_every_committed_row_is_read_exactly_once(quiet_postgres, name, steps):
+    read, committed = run_scenario(quiet_postgres, READERS[name][1], steps)
+    assert read == committed
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=scenario)
+def test_every_committed_row_is_read_exactly_once_for_hours(quiet_postgres, name, steps):
+    read, committed = run_scenario(quiet_postgres, READERS[name][1], steps)
+    assert read == committed
+
+
+OVERTAKEN = ["poll", (0, "insert"), (1, "insert"), (1, "commit"), "poll", (0, "commit"), "poll"]
+IN_A_SUBTRANSACTION = ["poll", (0, "savepoint"), (0, "release"), (1, "insert_alone"), "poll", (0, "commit"), "poll"]
+PREPARED = ["poll", (0, "insert"), (0, "prepare"), (1, "insert_alone"), "poll", "poll", (2, "commit_prepared"), "poll"]
+ID_TAKEN_EARLY = ["poll", (0, "take_id"), (1, "insert_alone"), "poll", "poll", (0, "insert"), (0, "commit"), "poll"]
+KNOWN = {
+    "overtaken": OVERTAKEN,
+    "in a subtransaction": IN_A_SUBTRANSACTION,
+    "prepared": PREPARED,
+    "id taken early": ID_TAKEN_EARLY,
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_order_of_commits_loses_nothing(quiet_postgres, name):
+    read, committed = run_scenario(quiet_postgres, {"cursor": "id"}, KNOWN[name])
+    assert read == committed
+    assert sum(committed.values()) == 2
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_same_order_loses_a_row_when_the_protection_is_off(quiet_postgres, name):
+    read, committed = run_scenario(quiet_postgres, {"cursor": "id", "late": "off"}, KNOWN[name])
+    assert sum((committed - read).values()) == 1
+
+
+def test_the_suite_finds_the_loss_by_itself_when_the_protection_is_off(quiet_postgres):
+    @settings(max_examples=500, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(steps=scenario)
+    def nothing_is_lost(steps):
+        read, committed = run_scenario(quiet_postgres, {"cursor": "id", "late": "off"}, steps)
+        assert read == committed
+
+    with pytest.raises(AssertionError):
+        nothing_is_lost()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_expected_way_is_taken(quiet_postgres, name):
+    way, chosen = READERS[name]
+    with theatre(quiet_postgres) as stage:
+        stage.step(0, "insert_alone")
+        reader = Reader(quiet_postgres, stage.table, chosen)
+        reader.poller.look()
+        assert way in reader.poller.plan.streams[0].why
+        reader.poller.close()
