@@ -56,7 +56,7 @@ def doctor(
         pipelines = [project.pipeline(one.settings, one.folder) for one in found]
 
         def store() -> str:
-            return f"{project.store.address}: {len(project.store.pipelines())} pipelines"
+            return f"{project.store.address} answers; pipelines in it: {len(project.store.pipelines())}"
 
         sources = {pipeline.name: _asking(pipeline) for pipeline in pipelines}
         for finding in examine(project.settings, project.folder, store, sources):

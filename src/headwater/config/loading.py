@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from headwater.config.expected import did_you_mean
+from headwater.config.expected import closest
 from headwater.config.frozen import Settings
 from headwater.config.overrides import apply_overrides, environment_overrides, flag_overrides
 from headwater.config.pipeline import PipelineSettings
@@ -120,8 +120,9 @@ def _read(file: Path, environment: Mapping[str, str], problems: list[SettingsPro
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        siblings = [p.name for p in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
-        message = f"no such file{did_you_mean(file.name, siblings) or '; check the path'}"
+        siblings = {p.stem: p.name for p in pipeline_files(file.parent)} if file.parent.is_dir() else {}
+        meant = siblings.get(closest(file.stem, list(siblings)) or "")
+        message = f"no such file; did you mean '{meant}'?" if meant else "no such file; check the path"
         problems.append(SettingsProblem(str(file), 0, 0, "", message))
         return []
     except UnicodeDecodeError as error:
