@@ -6,16 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.sinks.iceberg.landing import Lands, orders
 
 from headwater.testing.splits import FrameRows
-from tests.sinks.iceberg.landing import Lands, orders
 
 pytestmark = pytest.mark.spark
 
 
 def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> None:
     landing = lands.land(orders(range(10), splits=2), mode="merge")
-    assert (landing.sink, landing.rows, landing.proof["upsert"], landing.proof["files"]) == ("1:iceberg", 10, "append", 2)
+    assert (landing.sink, landing.rows, landing.proof["upsert"], landing.proof["files"]) == (
+        "1:iceberg",
+        10,
+        "append",
+        2,
+    )
     assert lands.told == [10]
     columns = {f.name: (f.dataType.simpleString(), f.nullable) for f in lands.spark.table(lands.table).schema.fields}
     assert columns == {"id": ("bigint", False), "note": ("string", True), "seq": ("bigint", True)}
@@ -42,7 +47,11 @@ def test_a_merge_replaces_rows_by_key_and_adds_the_others(lands: Lands, lake_fol
     assert (landing.rows, landing.proof["upsert"]) == (10, "delete-append")
     assert [row["note"] for row in lands.rows()] == [f"old {n}" for n in range(5)] + [f"new {n}" for n in range(5, 15)]
     landing = sink.land(lands.attempt(3), orders(range(3, 7), "newer", 3))
-    expected = {**{n: "old" for n in range(5)}, **{n: "new" for n in range(5, 15)}, **{n: "newer" for n in range(3, 7)}}
+    expected = {
+        **dict.fromkeys(range(5), "old"),
+        **dict.fromkeys(range(5, 15), "new"),
+        **dict.fromkeys(range(3, 7), "newer"),
+    }
     assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == expected
     assert len(lands.snapshots()) == 3
     assert lands.files(lake_folder) == lands.referenced()
@@ -59,11 +68,15 @@ def test_a_merge_of_keys_beyond_all_bounds_only_appends(lands: Lands) -> None:
 
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_sparks_merge_gives_the_same(lands: Lands, lake_folder: Path, version: str) -> None:
-    sink = lands.sink(mode="merge", upsert="merge" if version == "3" else "auto", properties={"format-version": version})
+    sink = lands.sink(
+        mode="merge", upsert="merge" if version == "3" else "auto", properties={"format-version": version}
+    )
     sink.land(lands.attempt(1), orders(range(10), "old"))
     landing = sink.land(lands.attempt(2), orders(range(5, 15), "new", 2))
     assert (landing.rows, landing.proof["upsert"]) == (10, "merge")
-    assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {n: "old" if n < 5 else "new" for n in range(15)}
+    assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {
+        n: "old" if n < 5 else "new" for n in range(15)
+    }
     assert lands.refs() == {"main"}
     assert lands.snapshots()[-1]["headwater.window"] == lands.attempt(2).window.id
     assert lands.files(lake_folder) == lands.referenced()
@@ -111,5 +124,7 @@ def test_rows_that_only_spark_can_read_land_the_same_way(lands: Lands, lake_fold
     sink.land(lands.attempt(1), FrameRows(orders(range(10), "old")))
     landing = sink.land(lands.attempt(2), FrameRows(orders(range(5, 15), "new")))
     assert landing.rows == 10
-    assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {n: "old" if n < 5 else "new" for n in range(15)}
+    assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {
+        n: "old" if n < 5 else "new" for n in range(15)
+    }
     assert lands.files(lake_folder) == lands.referenced()

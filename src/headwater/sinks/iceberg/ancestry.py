@@ -79,7 +79,9 @@ def _stamped(snapshots: Iterable[dict[str, Any]]) -> list[Stamped]:
 def already_landed(landings: Sequence[Stamped], attempt: Attempt, sink: str, stream: str) -> Stamped | None:
     """The landing of this very window."""
     wanted = (attempt.pipeline, sink, stream, attempt.window.id)
-    return next((x for x in landings if (x.stamp.pipeline, x.stamp.sink, x.stamp.stream, x.stamp.window) == wanted), None)
+    return next(
+        (x for x in landings if (x.stamp.pipeline, x.stamp.sink, x.stamp.stream, x.stamp.window) == wanted), None
+    )
 
 
 def check_epoch(landings: Sequence[Stamped], attempt: Attempt, table: object) -> None:

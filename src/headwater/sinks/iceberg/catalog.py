@@ -14,7 +14,7 @@ from headwater.config.sinks import IcebergSink as IcebergSettings
 from headwater.model.errors import InputError, UnknownName
 from headwater.sinks.iceberg.evolution import plan_new
 from headwater.sinks.iceberg.naming import TableName
-from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.iceberg.table import LakeTable, java
 from headwater.sinks.iceberg.types import TableSchema, table_schema
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def create_table(
     spark: SparkSession,
     name: TableName,
     rows: pa.Schema,
+    *,
     key: tuple[str, ...],
     settings: IcebergSettings,
     owner: Sequence[str],
@@ -57,7 +58,7 @@ def create_table(
     """Make the namespace and the table for these rows. A table that somebody else just made is taken as it is."""
     plan_new(rows).check(str(name))
     schema = table_schema(rows, key)
-    catalog, iceberg = _catalog(spark, name), spark._jvm.org.apache.iceberg  # type: ignore[attr-defined] # noqa: SLF001
+    catalog, iceberg = _catalog(spark, name), java(spark).org.apache.iceberg
     java_schema = iceberg.SchemaParser.fromJson(schema.to_json())
     spec = iceberg.PartitionSpecParser.fromJson(java_schema, _spec(settings.partition_by, schema, name))
     _make_namespace(spark, catalog, name)
@@ -77,28 +78,27 @@ def _catalog(spark: SparkSession, name: TableName) -> Any:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - needs pyspark
 
     try:
-        plugin = spark._jsparkSession.sessionState().catalogManager().catalog(name.catalog)  # type: ignore[attr-defined] # noqa: SLF001
+        plugin = spark._jsparkSession.sessionState().catalogManager().catalog(name.catalog)  # noqa: SLF001
     except PySparkException as error:
         raise UnknownName(
             f"{name}: the Spark session has no catalog {name.catalog!r}",
             hint="begin the sink's table with the lake's name (headwater.yaml: lake.name, by default lake)",
         ) from error
-    if not hasattr(plugin, "icebergCatalog") or "iceberg" not in str(plugin.getClass().getName()):
+    if "iceberg" not in str(plugin.getClass().getName()):
         raise InputError(f"{name}: the catalog {name.catalog!r} is no Iceberg catalog", hint="use the lake's catalog")
     return plugin.icebergCatalog()
 
 
 def _identifier(spark: SparkSession, name: TableName) -> Any:
-    jvm = spark._jvm  # type: ignore[attr-defined] # noqa: SLF001
-    return jvm.org.apache.iceberg.catalog.TableIdentifier.of(_namespace(spark, name), name.name)
+    return java(spark).org.apache.iceberg.catalog.TableIdentifier.of(_namespace(spark, name), name.name)
 
 
 def _namespace(spark: SparkSession, name: TableName) -> Any:
-    jvm = spark._jvm  # type: ignore[attr-defined] # noqa: SLF001
-    levels = spark.sparkContext._gateway.new_array(jvm.java.lang.String, len(name.namespace))  # noqa: SLF001
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    levels = gateway.new_array(java(spark).java.lang.String, len(name.namespace))
     for place, level in enumerate(name.namespace):
         levels[place] = level
-    return jvm.org.apache.iceberg.catalog.Namespace.of(levels)
+    return java(spark).org.apache.iceberg.catalog.Namespace.of(levels)
 
 
 def _make_namespace(spark: SparkSession, catalog: Any, name: TableName) -> None:

@@ -32,11 +32,15 @@ def replaced_rows(
     orders = [f"o{n}" for n in range(len(order))]
     # NULL in the order stands before every value.
     descending = [(name, "descending") for name in orders]
-    places = pc.sort_indices(repeated, sort_keys=[*((name, "ascending") for name in keys), *descending], null_placement="at_end")
+    places = pc.sort_indices(
+        repeated, sort_keys=[*((name, "ascending") for name in keys), *descending], null_placement="at_end"
+    )
     repeated = repeated.take(places)
     first_of_key = _changes(repeated, keys)
     first_of_order = first_of_key | _changes(repeated, orders)
-    _check_ties(locations, repeated, first_of_key, first_of_order, key, stream)
+    _check_ties(
+        locations, repeated, _level_with_latest(first_of_key, first_of_order), f"{stream}: keys ({', '.join(key)})"
+    )
     lost = repeated.filter(pa.array(~first_of_key))
     files, positions = lost.column("file").to_numpy(), lost.column("position").to_numpy()
     return {locations[n]: np.sort(positions[files == n]) for n in np.unique(files)}
@@ -77,22 +81,22 @@ def _changes(rows: pa.Table, names: Sequence[str]) -> Bools:
     return changed
 
 
-def _check_ties(
-    locations: Sequence[str], rows: pa.Table, first_of_key: Bools, first_of_order: Bools, key: Sequence[str], stream: str
-) -> None:
-    """Rows that stand level with the latest of their key must be equal to it in every column."""
+def _level_with_latest(first_of_key: Bools, first_of_order: Bools) -> npt.NDArray[np.int64]:
+    """For each row, the number of its tie, if it stands level with others as the latest of its key; else -1."""
     run = np.cumsum(first_of_order) - 1
     is_latest = first_of_key[np.flatnonzero(first_of_order)][run]
-    level = np.flatnonzero(is_latest & (np.bincount(run)[run] > 1))
-    if len(level) == 0:
-        return
+    return np.where(is_latest & (np.bincount(run)[run] > 1), run, -1)
+
+
+def _check_ties(locations: Sequence[str], rows: pa.Table, ties: npt.NDArray[np.int64], what: str) -> None:
+    """Rows that stand level with the latest of their key must be equal to it in every column."""
+    level = np.flatnonzero(ties >= 0)
     contents = _contents(locations, rows.take(pa.array(level)))
     neighbours = zip(level[:-1], level[1:], contents[:-1], contents[1:], strict=True)
-    different = {int(run[at]) for before, at, old, new in neighbours if run[before] == run[at] and old != new}
+    different = {int(ties[at]) for before, at, old, new in neighbours if ties[before] == ties[at] and old != new}
     if different:
         raise AmbiguousKey(
-            f"{stream}: {len(different)} keys ({', '.join(key)}) have several different rows in one window, "
-            f"and nothing tells which is the latest",
+            f"{what} of several different rows in one window, {len(different)} of them, and nothing tells which is the latest",
             hint="choose a key that names one row, or a cursor that differs between versions of a row",
         )
 

@@ -26,7 +26,9 @@ from headwater.sinks.iceberg.types import (
 )
 
 # Names under which Iceberg and Spark show what a row's file and position are.
-_RESERVED = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"})
+_RESERVED = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
 _WIDER = {("int", "long"), ("float", "double")}
 
 

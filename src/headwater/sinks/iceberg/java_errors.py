@@ -58,7 +58,9 @@ def reaching(table: object, stale: Collection[str] = _STALE) -> Iterator[None]:
 
 def _translated(table: str, classes: list[str], text: str) -> HeadwaterError:
     if any(name in _UNREACHABLE for name in classes):
-        return SinkUnreachable(f"{table}: {text}", hint="see whether the lake's catalog and storage are there and may be written")
+        return SinkUnreachable(
+            f"{table}: {text}", hint="see whether the lake's catalog and storage are there and may be written"
+        )
     return RunError(f"{table}: {text}")
 
 
@@ -68,7 +70,8 @@ def described(error: Exception) -> tuple[list[str], str]:
     if java is None:
         first = masked(str(error)).strip().splitlines()
         return [type(error).__name__], (first or [type(error).__name__])[0][:500]
-    classes, texts = [], []
+    classes: list[str] = []
+    texts: list[str] = []
     while java is not None and len(classes) < 12:  # noqa: PLR2004 - a chain of causes that long is a circle
         classes.append(str(java.getClass().getSimpleName()))
         texts.append(str(java.getMessage() or ""))

@@ -46,9 +46,7 @@ def read_keys(locations: Sequence[str], key: Sequence[KeyColumn]) -> KeySet:
 
 def find_rows(unit: ScanUnit, key: Sequence[KeyColumn], keys: KeySet) -> npt.NDArray[np.int64]:
     """The positions in the file of the rows whose key is in the set, ascending."""
-    found = [
-        first + keys.find([table.column(n) for n in range(len(key))]) for first, table in _groups(unit, key, keys)
-    ]
+    found = [first + keys.find([table.column(n) for n in range(len(key))]) for first, table in _groups(unit, key, keys)]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
@@ -79,7 +77,9 @@ def _place(schema: pa.Schema, column: KeyColumn) -> int | None:
     return place if place >= 0 else None
 
 
-def _bounds(group: pq.RowGroupMetaData, names: Sequence[str], key: Sequence[KeyColumn]) -> tuple[list[object], list[object]]:
+def _bounds(
+    group: pq.RowGroupMetaData, names: Sequence[str], key: Sequence[KeyColumn]
+) -> tuple[list[object], list[object]]:
     low: list[object] = [None] * len(names)
     high: list[object] = [None] * len(names)
     for place in range(group.num_columns):

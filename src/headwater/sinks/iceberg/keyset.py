@@ -102,7 +102,7 @@ class _Longs:
         candidates = np.flatnonzero(self._table[self._hashed(values)])
         sought = values[candidates]
         at = np.minimum(np.searchsorted(self._keys, sought), len(self._keys) - 1)
-        found = candidates[self._keys[at] == sought]
+        found: npt.NDArray[np.int64] = candidates[self._keys[at] == sought]
         if longs.null_count:
             found = found[np.asarray(longs.is_valid())[found]]
         return found
@@ -121,7 +121,8 @@ class _Others:
     def __init__(self, keys: pa.Array) -> None:
         self._keys = keys.unique()
         pair = pc.min_max(self._keys).as_py() if _has_order(keys.type) and len(keys) else None
-        self._low, self._high = (pair["min"], pair["max"]) if pair else (None, None)
+        self._low: object = pair["min"] if pair else None
+        self._high: object = pair["max"] if pair else None
 
     def find(self, column: pa.Array) -> npt.NDArray[np.int64]:
         return np.flatnonzero(np.asarray(pc.is_in(column, value_set=self._keys, skip_nulls=True)))
@@ -134,4 +135,6 @@ class _Others:
 
 def _has_order(kind: pa.DataType) -> bool:
     t = pa.types
-    return bool(t.is_integer(kind) or t.is_date(kind) or t.is_timestamp(kind) or t.is_string(kind) or t.is_decimal(kind))
+    return bool(
+        t.is_integer(kind) or t.is_date(kind) or t.is_timestamp(kind) or t.is_string(kind) or t.is_decimal(kind)
+    )

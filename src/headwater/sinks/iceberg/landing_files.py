@@ -45,9 +45,7 @@ class LandingFiles:
         """Read and write every row. Nothing is left behind when it fails."""
         schema = self._table.schema
         self.spec = self._table.java.spec()
-        order = WriteOrder(
-            rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key
-        )
+        order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key)
         doing = f"{rows.stream}: writing to {self._table.name}"
         if isinstance(rows, SplitRows):
             results = run_tasks(spark, partial(_write_split, order), rows.splits, doing)

@@ -23,7 +23,7 @@ def merge_statement(
     names = ", ".join(quote(column) for column in columns)
     values = ", ".join(f"s.{quote(column)}" for column in columns)
     return (
-        f"MERGE INTO {target} AS t\nUSING {source} AS s\nON {' AND '.join(on)}\n"
+        f"MERGE INTO {target} AS t\nUSING {source} AS s\nON {' AND '.join(on)}\n"  # noqa: S608 - identifiers are quoted, values escaped
         f"WHEN MATCHED THEN UPDATE SET {updates}\n"
         f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
     )
@@ -36,7 +36,7 @@ def source_statement(schema: TableSchema, view: str, key: Sequence[str], order: 
     latest = ", ".join(f"{quote(column)} DESC NULLS LAST" for column in order) or keys
     names = ", ".join(quote(column.name) for column in schema.columns)
     return (
-        f"SELECT {names} FROM (SELECT {columns}, row_number() OVER (PARTITION BY {keys} ORDER BY {latest}) "
+        f"SELECT {names} FROM (SELECT {columns}, row_number() OVER (PARTITION BY {keys} ORDER BY {latest}) "  # noqa: S608 - as above
         f"AS `headwater number of row` FROM {quote(view)}) WHERE `headwater number of row` = 1"
     )
 
@@ -45,7 +45,9 @@ def _selected(name: str, kind: object) -> str:
     if kind != "uuid":
         return quote(name)
     hexed = f"lower(hex({quote(name)}))"  # Spark reads a UUID of a plain Parquet file as bytes, of Iceberg as text
-    parts = ", ".join(f"substr({hexed}, {start}, {length})" for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
+    parts = ", ".join(
+        f"substr({hexed}, {start}, {length})" for start, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+    )
     return f"CASE WHEN {quote(name)} IS NOT NULL THEN concat_ws('-', {parts}) END AS {quote(name)}"
 
 

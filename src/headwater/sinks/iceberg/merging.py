@@ -79,7 +79,9 @@ class Merging:
     def plan(self) -> UpsertPlan:
         """Choose the way, for the table as it is now."""
         table_rows = self._table.rows
-        bounds = {c: (single_value(low), single_value(high)) for c, (low, high) in self.bounds.items()} if table_rows else {}
+        bounds = (
+            {c: (single_value(low), single_value(high)) for c, (low, high) in self.bounds.items()} if table_rows else {}
+        )
         self._planned = self._table.plan_files(bounds) if table_rows else []
         batch = BatchStats(self._files.rows, self._files.rows - self.rows)
         stats = TableStats(

@@ -24,7 +24,6 @@ from headwater.sinks.iceberg.publish import OutcomeUnknown, publish_branch, publ
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
-from headwater.sinks.iceberg.upsert import UpsertPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +63,14 @@ class OneLanding:
     """One try of one process at one landing."""
 
     def __init__(
-        self, settings: IcebergSettings, label: str, attempt: Attempt, rows: Rows, key: tuple[str, ...], known: KnownTable
+        self,
+        settings: IcebergSettings,
+        label: str,
+        attempt: Attempt,
+        rows: Rows,
+        *,
+        key: tuple[str, ...],
+        known: KnownTable,
     ) -> None:
         self._settings, self._label, self._attempt, self._rows = settings, label, attempt, rows
         self._key, self._known, self._table = key, known, known.table
@@ -108,8 +114,10 @@ class OneLanding:
         )
 
     def _look(self) -> Stamped | None:
-        """Whether the window is there already (G2), and whether we still may (G4). The head that was looked at
-        is the one that publishing compares with."""
+        """Whether the window is there already (G2), and whether we still may land it (G4).
+
+        The head that was looked at is the one that publishing compares with.
+        """
         with reaching(self._table.name):
             landings = self._known.landings()
         found = already_landed(landings, self._attempt, self._label, self._rows.stream)
@@ -144,7 +152,7 @@ class OneLanding:
             update = self._append() if self._settings.mode == "append" else self._replace()
         stamp = self._stamp(self._files.rows, self._settings.mode, "")
         self._files.published = tuple(self._files.locations)
-        return Stamped(publish_update(self._table, self._attempt, base, update, stamp, branches), stamp)
+        return Stamped(publish_update(self._table, self._attempt, base, update, stamp=stamp, drop=branches), stamp)
 
     def _append(self) -> Any:
         update = self._table.java.newAppend()
@@ -169,20 +177,22 @@ class OneLanding:
             plan = merging.plan()
             stamp = self._stamp(merging.rows, plan.kind, plan.why)
         if plan.kind == "merge":
-            return self._publish_spark_merge(base, branches, merging, plan, stamp)
+            return self._publish_spark_merge(base, branches, merging, stamp)
         with reaching(self._table.name):
             update = merging.update(plan)
         self._files.published = (*self._files.locations, *merging.vector_files)
-        return Stamped(publish_update(self._table, self._attempt, base, update, stamp, branches), stamp)
+        return Stamped(publish_update(self._table, self._attempt, base, update, stamp=stamp, drop=branches), stamp)
 
     def _publish_spark_merge(
-        self, base: int | None, branches: Sequence[str], merging: Merging, plan: UpsertPlan, stamp: Stamp
+        self, base: int | None, branches: Sequence[str], merging: Merging, stamp: Stamp
     ) -> Stamped:
         branch = f"{self._branch_prefix}{uuid.uuid4().hex[:12]}"
         session = self._known.own_session()
-        merge_on_branch(session, self._table, self._files, merging.order, stamp, branch, merging.bounds)
+        merge_on_branch(
+            session, self._table, self._files, merging.order, stamp=stamp, branch=branch, bounds=merging.bounds
+        )
         self._files.published = ()  # Spark wrote files of its own; ours were the way there
-        return Stamped(publish_branch(self._table, self._attempt, base, branch, branches), stamp)
+        return Stamped(publish_branch(self._table, self._attempt, base, branch, drop=branches), stamp)
 
     @property
     def _branch_prefix(self) -> str:
@@ -196,10 +206,12 @@ class OneLanding:
 
     def _stamp(self, rows: int, upsert: str, why: str) -> Stamp:
         files = len(self._files.written or ())
-        return Stamp.of(self._attempt, self._label, self._rows.stream, rows, files, upsert, why)
+        return Stamp.of(self._attempt, self._label, self._rows.stream, rows=rows, files=files, upsert=upsert, why=why)
 
     def _discard_because_of(self, error: Exception) -> None:
         try:
             self._files.discard()
         except OSError as second:
-            error.add_note(f"files of this try could not be removed ({second}); the next landing of the window removes them")
+            error.add_note(
+                f"files of this try could not be removed ({second}); the next landing of the window removes them"
+            )

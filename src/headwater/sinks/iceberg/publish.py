@@ -16,7 +16,6 @@ from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.storage import remove_files
 from headwater.sinks.iceberg.table import LakeTable
 
-
 # What Iceberg finds when the table is no longer the one that the update was made for.
 _STALE = ("CommitFailedException", "ValidationException")
 
@@ -26,9 +25,9 @@ class OutcomeUnknown(Exception):
 
 
 def publish_update(
-    table: LakeTable, attempt: Attempt, base: int | None, update: Any, stamp: Stamp, stale_branches: Sequence[str]
+    table: LakeTable, attempt: Attempt, base: int | None, update: Any, *, stamp: Stamp, drop: Sequence[str]
 ) -> int:
-    """Publish what an Iceberg update (append, row delta, overwrite) makes of the head `base`. Raises HeadMoved."""
+    """Publish what an Iceberg update (append, row delta, overwrite) makes of the head `base`, and drop branches. Raises HeadMoved."""
     with reaching(table.name, stale=_STALE):
         for name, value in stamp.properties().items():
             update.set(name, value)
@@ -39,16 +38,16 @@ def publish_update(
         attempt.faults.reach("land.written")
         attempt.ensure_leased()
         builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
-        _swap(table, metadata, _without(builder, stale_branches))
+        _swap(table, metadata, _without(builder, drop))
     except OutcomeUnknown:
         raise
-    except BaseException:
+    except Exception:
         _discard(table, snapshot)
         raise
     return int(snapshot.snapshotId())
 
 
-def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch: str, stale_branches: Sequence[str]) -> int:
+def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch: str, *, drop: Sequence[str]) -> int:
     """Publish the head of a staging branch that began at `base`, and drop the branch. Raises HeadMoved."""
     with reaching(table.name):
         table.refresh()
@@ -58,7 +57,7 @@ def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch:
     attempt.faults.reach("land.written")
     attempt.ensure_leased()
     builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
-    _swap(table, metadata, _without(builder, [branch, *stale_branches]))
+    _swap(table, metadata, _without(builder, [branch, *drop]))
     return snapshot
 
 

@@ -58,7 +58,7 @@ class IcebergSink:
         with reaching(name):
             known = self._find(spark, name) or self._create(spark, name, attempt, rows, key)
             self._check_owner(known, attempt, rows.stream)
-        done = OneLanding(self._settings, self._label, attempt, rows, key, known).run()
+        done = OneLanding(self._settings, self._label, attempt, rows, key=key, known=known).run()
         attempt.progress(done.stamp.rows)
         return done.stamp.landing(done.snapshot, time.monotonic() - began)
 
@@ -91,7 +91,8 @@ class IcebergSink:
         self, spark: SparkSession, name: TableName, attempt: Attempt, rows: Rows, key: tuple[str, ...]
     ) -> KnownTable:
         owner = (attempt.pipeline, self._label, rows.stream)
-        self._tables[name] = KnownTable(spark, create_table(spark, name, rows.schema, key, self._settings, owner))
+        table = create_table(spark, name, rows.schema, key=key, settings=self._settings, owner=owner)
+        self._tables[name] = KnownTable(spark, table)
         return self._tables[name]
 
     def _check_owner(self, known: KnownTable, attempt: Attempt, stream: str) -> None:

@@ -25,6 +25,7 @@ def merge_on_branch(
     table: LakeTable,
     files: LandingFiles,
     order: MergeOrder,
+    *,
     stamp: Stamp,
     branch: str,
     bounds: Mapping[str, tuple[object, object]],

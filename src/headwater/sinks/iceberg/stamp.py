@@ -29,7 +29,7 @@ class Stamp:
     end: str
 
     @classmethod
-    def of(cls, attempt: Attempt, sink: str, stream: str, rows: int, files: int, upsert: str, why: str) -> Stamp:
+    def of(cls, attempt: Attempt, sink: str, stream: str, *, rows: int, files: int, upsert: str, why: str) -> Stamp:
         end = json.dumps(attempt.window.end.to_json(), separators=(",", ":"))
         shown = end if len(end) < _LONGEST_END else str(attempt.window.end)[:_LONGEST_END]
         window, run, epoch = attempt.window.id, attempt.run, attempt.epoch

@@ -29,14 +29,19 @@ class PlannedFile:
     java: Any  # the FileScanTask
 
 
+def java(spark: SparkSession) -> Any:
+    """The session's JVM."""
+    return spark._jvm  # noqa: SLF001 - PySpark's own way there; it has no public name
+
+
 class LakeTable:
     """A handle that is kept between landings; `refresh` looks for what others did."""
 
-    def __init__(self, spark: SparkSession, name: TableName, java: Any) -> None:
-        self.name, self.java = name, java
-        self.jvm = spark._jvm  # type: ignore[attr-defined] # noqa: SLF001 - Spark's documented way to Java
+    def __init__(self, spark: SparkSession, name: TableName, table: Any) -> None:
+        self.name, self.java = name, table
+        self.jvm = java(spark)
         self._iceberg = self.jvm.org.apache.iceberg
-        self.operations = java.operations()
+        self.operations = table.operations()
 
     def refresh(self) -> None:
         self.java.refresh()
@@ -118,9 +123,7 @@ class LakeTable:
             data = json.loads(self._iceberg.ScanTaskParser.toJson(task))
             file = data["data-file"]
             planned.append(
-                PlannedFile(
-                    file["file-path"], file["record-count"], file["file-format"].lower(), _deletes(data), task
-                )
+                PlannedFile(file["file-path"], file["record-count"], file["file-format"].lower(), _deletes(data), task)
             )
         tasks.close()
         return planned
@@ -136,7 +139,7 @@ class LakeTable:
             "file-path": written.location,
             "file-format": "parquet",
             "partition": list(written.partition),
-            "file-size-in-bytes": written.bytes,
+            "file-size-in-bytes": written.size,
             "record-count": written.rows,
         }
         node = self._iceberg.util.JsonUtil.mapper().readTree(json.dumps(described))

@@ -78,7 +78,9 @@ class _enveloped:  # noqa: N801 - a context manager, read as an adjective
             raise TaskFailed(_envelope(type(error).__name__, error.message, error.hint)) from None
         if isinstance(error, Exception):
             text = masked(str(error)).strip()
-            raise TaskFailed(_envelope("", f"{type(error).__name__}: {text.splitlines()[-1] if text else ''}", "")) from None
+            raise TaskFailed(
+                _envelope("", f"{type(error).__name__}: {text.splitlines()[-1] if text else ''}", "")
+            ) from None
 
 
 def _envelope(kind: str, message: str, hint: str) -> str:

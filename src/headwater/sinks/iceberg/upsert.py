@@ -35,8 +35,11 @@ class TableStats:
 
 @dataclass(frozen=True)
 class UpsertPlan:
-    """`append`: no key can be there yet. `delete-append`: old rows are found by key and marked as deleted,
-    new ones added, in one snapshot. `merge`: Spark's MERGE."""
+    """How, and why.
+
+    `append`: no key can be there yet. `delete-append`: old rows are found by key and marked as deleted,
+    new ones added, in one snapshot. `merge`: Spark's MERGE.
+    """
 
     kind: Kind
     why: str
@@ -45,19 +48,17 @@ class UpsertPlan:
 
 def choose_upsert(batch: BatchStats, table: TableStats, forced: Forced) -> UpsertPlan:
     """The cheapest way that is right."""
-    needs_vectors = batch.repeated and table.format_version < _DELETION_VECTORS
-    if needs_vectors:
+    if batch.repeated and table.format_version < _DELETION_VECTORS:
         return UpsertPlan("merge", f"the batch repeats keys and the table's format version is {table.format_version}")
-    if table.rows == 0:
-        return UpsertPlan("append", "the table is empty")
-    if table.files == 0:
-        return UpsertPlan("append", "the batch's keys lie outside the bounds of every file")
+    if table.rows == 0 or table.files == 0:
+        reason = "the table is empty" if table.rows == 0 else "the batch's keys lie outside the bounds of every file"
+        return UpsertPlan("append", reason)
     if forced == "merge":
         return UpsertPlan("merge", "the settings ask for it")
     hindrance = _hindrance(batch, table)
-    if hindrance and forced != "auto":
-        raise InputError(f"upsert: {forced} cannot be done: {hindrance}", hint="write upsert: auto")
     if hindrance:
+        if forced != "auto":
+            raise InputError(f"upsert: {forced} cannot be done: {hindrance}", hint="write upsert: auto")
         return UpsertPlan("merge", hindrance)
     reach = f"{batch.rows} keys against {table.file_rows} rows in {table.files} files"
     if forced == "append":

@@ -6,11 +6,14 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.model.errors import SinkUnreachable
+from headwater.model.secret import masked
 from headwater.sinks.iceberg.conform import conform
 from headwater.sinks.iceberg.partitioning import PartitionColumn, by_partition
 from headwater.sinks.iceberg.storage import prepare_folder, remove_files, resolve
@@ -39,7 +42,7 @@ class WrittenFile:
 
     location: str
     rows: int
-    bytes: int
+    size: int  # in bytes
     partition: tuple[object, ...] = ()
     null_keys: dict[str, int] = field(default_factory=dict)  # column → rows whose key is NULL
 
@@ -54,16 +57,32 @@ class WrittenFile:
 
 def write_files(order: WriteOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
     """Write every row, or none: on an error the files of this task are removed before it goes on its way."""
-    prepare_folder(order.folder)
+    with _storing(order.folder):
+        prepare_folder(order.folder)
     writers = _Writers(order)
     try:
         for batch in batches:
-            writers.take(conform(batch, order.schema, order.stream))
-        written = writers.finish()
+            rows = conform(batch, order.schema, order.stream)
+            with _storing(order.folder):
+                writers.take(rows)
+        with _storing(order.folder):
+            written = writers.finish()
     except BaseException:
         writers.discard()
         raise
     yield from written
+
+
+@contextmanager
+def _storing(folder: str) -> Iterator[None]:
+    """A failure of the lake's storage, told from one of the source that is read in the same task."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkUnreachable(
+            f"{folder}: {masked(str(error))}",
+            hint="see whether the lake's storage is there, has room and may be written",
+        ) from error
 
 
 class _Writers:
@@ -94,7 +113,7 @@ class _Writers:
                 self._close(next(iter(self._open)))
             self._open[values] = self._new_file()
         self._open[values].write(table, self._order.key)
-        if self._open[values].bytes >= _FILE_BYTES:
+        if self._open[values].size >= _FILE_BYTES:
             self._close(values)
 
     def _new_file(self) -> _OpenFile:
@@ -131,7 +150,7 @@ class _OpenFile:
         )
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         return int(self._stream.tell())
 
     def write(self, table: pa.Table, key: tuple[str, ...]) -> None:
@@ -142,7 +161,7 @@ class _OpenFile:
 
     def finish(self, partition: tuple[object, ...]) -> WrittenFile:
         self._writer.close()
-        size = self.bytes
+        size = self.size
         self._stream.close()
         nulls = {column: count for column, count in self._null_keys.items() if count}
         return WrittenFile(self._location, self._rows, size, partition, nulls)

@@ -1,0 +1,223 @@
+"""Decisions of the Iceberg sink that need no Spark: names, upsert plans, SQL, casts, key sets, vectors."""
+
+# ruff: noqa: DTZ001 - wall clocks without a zone are part of the subject
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from headwater.model.errors import InputError, RunError, SourceUnreachable, UnknownName, ValueNotKept
+from headwater.sinks.iceberg.conform import conform
+from headwater.sinks.iceberg.deletion_vectors import read_vector, write_vectors
+from headwater.sinks.iceberg.keyset import KeySet
+from headwater.sinks.iceberg.merge_sql import literal, merge_statement, source_statement
+from headwater.sinks.iceberg.naming import check_apart, landing_id, table_for
+from headwater.sinks.iceberg.sink import check_key
+from headwater.sinks.iceberg.tasks import _enveloped, task_error
+from headwater.sinks.iceberg.types import table_schema
+from headwater.sinks.iceberg.upsert import MOST_KEYS, BatchStats, TableStats, choose_upsert
+
+
+@pytest.mark.parametrize(
+    ("template", "stream", "table"),
+    [
+        ("lake.shop.{stream}", "sales.orders", "lake.shop.orders"),
+        ("lake.shop.{stream}", "orders", "lake.shop.orders"),
+        ("lake.{schema}.{table}_raw", "sales.orders", "lake.sales.orders_raw"),
+        ("lake.{schema}.{table}", "orders", "lake.default.orders"),
+        ("lake.a.b.fixed", "sales.orders", "lake.a.b.fixed"),
+        ("lake.shop.{stream}", 'sales.Order Items/"x"', "lake.shop.Order_Items__x_"),
+    ],
+)
+def test_a_stream_has_its_table(template: str, stream: str, table: str) -> None:
+    assert str(table_for(template, stream)) == table
+
+
+def test_two_streams_never_share_a_table() -> None:
+    check_apart("lake.shop.{schema}_{table}", ["a.orders", "b.orders"])
+    with pytest.raises(InputError, match=r"'a.orders' and 'b.orders' would both land in lake.shop.orders"):
+        check_apart("lake.shop.{stream}", ["a.orders", "b.orders"])
+
+
+def test_a_landing_is_named_by_everything_that_tells_it_apart() -> None:
+    names = {landing_id(*parts) for parts in (("p", "s", "t", "w"), ("p", "s", "tw", ""), ("q", "s", "t", "w"))}
+    assert len(names) == 3
+
+
+TABLE = TableStats(format_version=3, rows=100, files=2, file_rows=100)
+
+
+@pytest.mark.parametrize(
+    ("batch", "table", "forced", "kind"),
+    [
+        (BatchStats(10), TABLE, "auto", "delete-append"),
+        (BatchStats(10), TABLE, "delete-append", "delete-append"),
+        (BatchStats(10), TABLE, "merge", "merge"),
+        (BatchStats(10), TABLE, "append", "append"),
+        (BatchStats(10), TableStats(3, 0, 0), "merge", "append"),
+        (BatchStats(10), TableStats(3, 100, 0), "auto", "append"),
+        (BatchStats(10), TableStats(2, 100, 1), "auto", "merge"),
+        (BatchStats(10), TableStats(2, 0, 0), "auto", "append"),
+        (BatchStats(10, repeated=1), TableStats(2, 0, 0), "auto", "merge"),
+        (BatchStats(10, repeated=1), TableStats(3, 0, 0), "auto", "append"),
+        (BatchStats(10), TableStats(3, 100, 1, unreadable="avro"), "auto", "merge"),
+        (BatchStats(MOST_KEYS + 1), TABLE, "auto", "merge"),
+    ],
+)
+def test_the_upsert_is_chosen_from_statistics(batch, table, forced, kind) -> None:
+    plan = choose_upsert(batch, table, forced)
+    assert plan.kind == kind
+    assert plan.why
+    assert plan.must_be_new == (forced == "append" and table.files > 0)
+
+
+def test_a_forced_way_that_cannot_be_gone_is_refused() -> None:
+    with pytest.raises(InputError, match="format version 2 has no deletion vectors"):
+        choose_upsert(BatchStats(10), TableStats(2, 100, 1), "delete-append")
+
+
+def test_the_merge_statement_quotes_names_and_bounds_keys() -> None:
+    bounds = {"id": (1, 9), "the `day`": (dt.date(2024, 1, 1), dt.date(2024, 1, 2))}
+    assert merge_statement("`lake`.`t`.`branch_x`", "(src)", ["id", "the `day`"], ["id"], bounds) == (
+        "MERGE INTO `lake`.`t`.`branch_x` AS t\nUSING (src) AS s\n"
+        "ON t.`id` = s.`id` AND t.`id` BETWEEN 1 AND 9 "
+        "AND t.`the ``day``` BETWEEN DATE '2024-01-01' AND DATE '2024-01-02'\n"
+        "WHEN MATCHED THEN UPDATE SET t.`id` = s.`id`, t.`the ``day``` = s.`the ``day```\n"
+        "WHEN NOT MATCHED THEN INSERT (`id`, `the ``day```) VALUES (s.`id`, s.`the ``day```)"
+    )
+    schema = table_schema(pa.schema([("id", pa.int64())]), ())
+    assert source_statement(schema, "v", ["id"], ["seq"]) == (
+        "SELECT `id` FROM (SELECT `id`, row_number() OVER (PARTITION BY `id` ORDER BY `seq` DESC NULLS LAST) "
+        "AS `headwater number of row` FROM `v`) WHERE `headwater number of row` = 1"
+    )
+
+
+def test_values_are_written_as_spark_literals() -> None:
+    assert literal("it's \\ here") == "'it\\'s \\\\ here'"
+    assert literal(dt.datetime(2024, 1, 1, 2)) == "TIMESTAMP_NTZ '2024-01-01 02:00:00.000000'"
+    assert literal(dt.datetime(2024, 1, 1, tzinfo=dt.UTC)) == "TIMESTAMP '2024-01-01 00:00:00.000000+00:00'"
+    assert literal(decimal.Decimal("1.50")) == "1.50BD"
+
+
+@pytest.mark.parametrize(
+    ("values", "target"),
+    [
+        (pa.array([1.5]), pa.int64()),
+        (pa.array([2**40]), pa.int32()),
+        (pa.array([1], pa.timestamp("ns")), pa.timestamp("us")),
+        (pa.array([decimal.Decimal("1.234")]), pa.decimal128(9, 2)),
+        (pa.array([2**53 + 1]), pa.float64()),
+    ],
+)
+def test_a_value_that_would_change_is_refused(values: pa.Array, target: pa.DataType) -> None:
+    with pytest.raises(ValueNotKept, match="shop: column 'c'"):
+        conform(pa.record_batch([values], names=["c"]), pa.schema([("c", target)]), "shop")
+
+
+def test_a_batch_takes_the_tables_columns_in_the_tables_order() -> None:
+    target = pa.schema([("new", pa.string()), ("t", pa.string()), ("n", pa.int64()), ("u", pa.uuid())])
+    source = {
+        "n": pa.array([1, None], pa.int8()),
+        "t": pa.array([dt.time(1, 2, 3, 4)] * 2),
+        "u": pa.array([b"1" * 16] * 2, pa.binary(16)),
+    }
+    made = conform(pa.record_batch(source), target, "shop")
+    assert made.schema.names == ["new", "t", "n", "u"]
+    assert [column.to_pylist() for column in made.columns[:3]] == [[None, None], ["01:02:03.000004"] * 2, [1, None]]
+
+
+def test_a_null_that_the_table_cannot_take_is_refused() -> None:
+    target = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    with pytest.raises(ValueNotKept, match="1 NULL values"):
+        conform(pa.record_batch({"n": [1, None]}), target, "shop")
+
+
+def test_a_key_that_cannot_name_rows_is_refused() -> None:
+    schema = pa.schema([("order_id", pa.int64()), ("x", pa.float64())])
+    with pytest.raises(InputError, match="needs a key"):
+        check_key([], schema, "shop")
+    with pytest.raises(UnknownName, match="'orderid'") as unknown:
+        check_key(["orderid"], schema, "shop")
+    assert "did you mean 'order_id'" in str(unknown.value)
+    with pytest.raises(InputError, match="'x' is double"):
+        check_key(["x"], schema, "shop")
+
+
+KEYS = st.one_of(
+    st.tuples(st.just(pa.int64()), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30)),
+    st.tuples(st.just(pa.int32()), st.lists(st.integers(-5, 5), max_size=30)),
+    st.tuples(st.just(pa.string()), st.lists(st.text(max_size=3), max_size=30)),
+    st.tuples(st.just(pa.timestamp("us")), st.lists(st.integers(-(10**6), 10**6), max_size=30)),
+    st.tuples(st.just(pa.decimal128(5, 0)), st.lists(st.integers(-99, 99).map(decimal.Decimal), max_size=30)),
+)
+
+
+@given(KEYS, st.data())
+def test_a_key_set_finds_exactly_its_keys(kind_and_keys, data: st.DataObject) -> None:
+    kind, values = kind_and_keys
+    keys = data.draw(st.lists(st.sampled_from(values), min_size=1)) if values else []
+    if not keys:
+        return
+    column = pa.array([*values, None], kind)
+    found = KeySet([pa.array(keys, kind)]).find([column])
+    wanted = set(pa.array(keys, kind).to_pylist())
+    assert found.tolist() == [place for place, value in enumerate(column.to_pylist()) if value in wanted]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), min_size=1, max_size=20), st.data())
+def test_a_key_of_two_columns_is_found_as_a_whole(rows: list[tuple[int, str]], data: st.DataObject) -> None:
+    keys = data.draw(st.lists(st.sampled_from(rows), min_size=1))
+    columns = [pa.array([row[n] for row in rows], kind) for n, kind in ((0, pa.int64()), (1, pa.string()))]
+    sought = KeySet([pa.array([key[n] for key in keys], kind) for n, kind in ((0, pa.int64()), (1, pa.string()))])
+    assert sought.find(columns).tolist() == [place for place, row in enumerate(rows) if row in set(keys)]
+
+
+def test_bounds_leave_out_only_what_cannot_hold_a_key() -> None:
+    keys = KeySet([pa.array([10, 20])])
+    assert keys.bounds() == [(10, 20)]
+    assert keys.may_be_between([15], [25])
+    assert not keys.may_be_between([11], [19])
+    assert not keys.may_be_between([21], [30])
+    assert keys.may_be_between([None], [None])
+    texts = KeySet([pa.array(["b", "d"])])
+    assert not texts.may_be_between(["e"], ["f"])
+    assert texts.may_be_between(["c"], ["c"])  # a range that only an exact look could leave out
+
+
+def test_deletion_vectors_are_read_as_they_were_written(tmp_path: Path) -> None:
+    gone = {"a": BitMap64([0, 5, 2**33]), "b": BitMap64(np.arange(1000).tolist())}
+    location = f"file:{tmp_path}/some folder.puffin"
+    vectors, size = write_vectors(location, gone)
+    assert size == (tmp_path / "some folder.puffin").stat().st_size
+    assert {v.data_file: read_vector(location, v.offset, v.length) for v in vectors} == gone
+    content = bytearray((tmp_path / "some folder.puffin").read_bytes())
+    content[vectors[0].offset + 12] ^= 1
+    (tmp_path / "some folder.puffin").write_bytes(content)
+    with pytest.raises(RunError, match="damaged"):
+        read_vector(location, vectors[0].offset, vectors[0].length)
+
+
+def test_an_error_in_a_task_reaches_the_user_as_it_was() -> None:
+    for error in (
+        SourceUnreachable("db is gone", hint="start it"),
+        ValueError("first\nboom at postgresql://u:secret@h/d"),
+    ):
+        with pytest.raises(Exception, match="headwater-task-error") as failed, _enveloped():
+            raise error
+        found = task_error(f"Py4J trace\n{failed.value}\nmore", "shop")
+        if isinstance(error, SourceUnreachable):
+            assert (type(found), found.message, found.hint) == (SourceUnreachable, "db is gone", "start it")
+        else:
+            assert found.message == "shop: a task failed: ValueError: boom at postgresql://u:****@h/d"
+    assert (
+        task_error("[DIVIDE_BY_ZERO] Division by zero.\nstack", "shop").message
+        == "shop: [DIVIDE_BY_ZERO] Division by zero."
+    )
