@@ -99,6 +99,8 @@ class SqliteProgress(SqlProgress):
     def _create(self) -> None:
         log = _log_of(self._path)
         if log.exists():
+            if self._path.exists():
+                return  # another process has just made and used it
             raise StoreDamaged(f"{self.address}: the file is gone, but {log.name} is there", hint=RESTORE)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}")
