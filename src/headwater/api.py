@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 from headwater.config.loading import load_pipelines, load_project
 from headwater.config.pipeline import PipelineSettings
 from headwater.config.project import ProjectSettings
-from headwater.engine.cycle import Parts, run_cycle
+from headwater.engine.cycle import Parts, SinksOnUse, run_cycle
 from headwater.engine.lease import held_lease
 from headwater.engine.log import Log, Silence
 from headwater.engine.result import CycleResult
@@ -35,7 +35,6 @@ from headwater.model.source import Plan, Source
 from headwater.model.store import Store
 from headwater.progress.opening import open_store
 from headwater.services.jars import ensure_jars
-from headwater.sinks.opening import open_sink
 from headwater.sources.opening import open_source
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class Pipeline:
             name=self.name,
             source=open_source(self.settings.source, self.folder, os.cpu_count() or 1),
             transform=self.settings.transform,
-            sinks=self._sinks(),
+            sinks=SinksOnUse(self._sinks),
             store=project.store,
             spark=lambda: project.session.for_pipeline(self.name),
             folder=self.folder,
@@ -170,6 +169,8 @@ class Pipeline:
         return self.settings.lease.total_seconds()
 
     def _sinks(self) -> Sequence[Sink]:
+        from headwater.sinks.opening import open_sink  # noqa: PLC0415 - an idle poll does not land
+
         return [
             open_sink(settings, position, self.folder, self.project.out)
             for position, settings in enumerate(self.settings.sinks, start=1)

@@ -29,6 +29,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+class SinksOnUse:
+    """A pipeline's sinks, opened when the first window lands: an idle poll needs none of them."""
+
+    def __init__(self, open_all: Callable[[], Sequence[Sink]]) -> None:
+        self._open_all = open_all
+        self._sinks: Sequence[Sink] = ()
+
+    def __call__(self) -> Sequence[Sink]:
+        self._sinks = self._sinks or self._open_all()
+        return self._sinks
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+
 @dataclass(frozen=True)
 class Parts:
     """Everything that a cycle works with."""
@@ -36,7 +52,7 @@ class Parts:
     name: str
     source: Source
     transform: str | PythonTransform | None
-    sinks: Sequence[Sink]
+    sinks: SinksOnUse
     store: Store
     spark: Callable[[], SparkSession]
     folder: Path
@@ -48,8 +64,7 @@ class Parts:
     def close(self) -> None:
         """Give back the connections of the source and the sinks."""
         self.source.close()
-        for sink in self.sinks:
-            sink.close()
+        self.sinks.close()
 
 
 def run_cycle(parts: Parts) -> CycleResult:
@@ -135,7 +150,8 @@ class _Cycle:
         with parts.source.read(intent.window) as streams:
             rows = [self._transformed(stream) for stream in streams]
             parts.faults.reach("read.after")
-            for sink in parts.sinks:
+            sinks = parts.sinks()
+            for sink in sinks:
                 for stream in rows:
                     landing = self._known(sink, stream, attempt, intent) if resumed else None
                     if landing is None:
@@ -150,7 +166,7 @@ class _Cycle:
                             seconds=f"{landing.seconds:.2f}",
                         )
                     intent = replace(intent, landed=_with(intent.landed, landing))
-                    if sink is not parts.sinks[-1] or stream is not rows[-1]:
+                    if sink is not sinks[-1] or stream is not rows[-1]:
                         # A crash between two sinks is finished, not repeated, even where the sink cannot tell.
                         progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
         return progress.intending(intent)
