@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from headwater.services.postgres_server import running_postgres
 from tests.sources.polling import Poller
-from tests.sources.transactions import ACTIONS, SESSIONS, Theatre
+from tests.sources.transactions import ACTIONS, SESSIONS, Clients
 
 _tables = itertools.count(1)
 
@@ -66,15 +64,6 @@ def tags(streams: dict[str, list[dict]]) -> Counter:
     return Counter(row["tag"] for rows in streams.values() for row in rows)
 
 
-@contextmanager
-def theatre(url: str) -> Iterator[Theatre]:
-    stage = Theatre(url, f"t{next(_tables)}")
-    try:
-        yield stage
-    finally:
-        stage.close()
-
-
 @pytest.fixture(scope="module")
 def quiet_postgres() -> Iterator[str]:
     """A server of its own: transactions of other tests would keep low edges low and hide mistakes."""
@@ -82,42 +71,61 @@ def quiet_postgres() -> Iterator[str]:
         yield server.url()
 
 
-def run_scenario(url: str, chosen: dict, steps: list) -> tuple[Counter, Counter]:
-    with theatre(url) as stage:
-        reader = Reader(url, stage.table, chosen)
+@pytest.fixture(scope="module")
+def clients(quiet_postgres) -> Iterator[Clients]:
+    with Clients(quiet_postgres) as sessions:
+        yield sessions
+
+
+def run_scenario(clients: Clients, steps: list, *choices: dict) -> tuple[list[Counter], Counter]:
+    """What each reader has read in the end, and what was committed."""
+    with clients.theatre(f"t{next(_tables)}") as stage:
+        readers = [Reader(clients.url, stage.table, chosen) for chosen in choices]
         try:
             for each in steps:
                 if each == "poll":
-                    reader.poll()
+                    for reader in readers:
+                        reader.poll()
                 elif each[0] == "retry":
-                    reader.retry(lambda after=each[1]: [stage.step(*x) for x in after])
+                    for reader, further in itertools.zip_longest(readers, each[1]):
+                        after = [] if further is None else [further]
+                        if reader:
+                            reader.retry(lambda after=after: [stage.step(*x) for x in after])
                 else:
                     stage.step(*each)
             stage.finish()
-            reader.drain()
+            for reader in readers:
+                reader.drain()
         finally:
-            reader.poller.close()
-        return reader.read, stage.committed
+            for reader in readers:
+                reader.poller.close()
+        return [reader.read for reader in readers], stage.committed
 
 
-@pytest.mark.parametrize("name", READERS)
-@settings(
-    max_examples=30, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
+def check_all_ways(clients: Clients, steps: list) -> None:
+    choices = [chosen for _, chosen in READERS.values()]
+    read, committed = run_scenario(clients, steps, *choices)
+    for name, found in zip(READERS, read, strict=True):
+        assert found == committed, name
+
+
+quickly = settings(
+    max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
 )
+
+
+@quickly
 @given(steps=scenario)
-def test_every_committed_row_is_read_exactly_once(quiet_postgres, name, steps):
-    read, committed = run_scenario(quiet_postgres, READERS[name][1], steps)
-    assert read == committed
+def test_every_committed_row_is_read_exactly_once(clients, steps):
+    check_all_ways(clients, steps)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", READERS)
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(7200)
+@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=scenario)
-def test_every_committed_row_is_read_exactly_once_for_hours(quiet_postgres, name, steps):
-    read, committed = run_scenario(quiet_postgres, READERS[name][1], steps)
-    assert read == committed
+def test_every_committed_row_is_read_exactly_once_for_an_hour(clients, steps):
+    check_all_ways(clients, steps)
 
 
 OVERTAKEN = ["poll", (0, "insert"), (1, "insert"), (1, "commit"), "poll", (0, "commit"), "poll"]
@@ -133,23 +141,23 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_known_order_of_commits_loses_nothing(quiet_postgres, name):
-    read, committed = run_scenario(quiet_postgres, {"cursor": "id"}, KNOWN[name])
+def test_a_known_order_of_commits_loses_nothing(clients, name):
+    (read,), committed = run_scenario(clients, KNOWN[name], {"cursor": "id"})
     assert read == committed
     assert sum(committed.values()) == 2
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_same_order_loses_a_row_when_the_protection_is_off(quiet_postgres, name):
-    read, committed = run_scenario(quiet_postgres, {"cursor": "id", "late": "off"}, KNOWN[name])
+def test_the_same_order_loses_a_row_when_the_protection_is_off(clients, name):
+    (read,), committed = run_scenario(clients, KNOWN[name], {"cursor": "id", "late": "off"})
     assert sum((committed - read).values()) == 1
 
 
-def test_the_suite_finds_the_loss_by_itself_when_the_protection_is_off(quiet_postgres):
-    @settings(max_examples=500, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+def test_the_suite_finds_the_loss_by_itself_when_the_protection_is_off(clients):
+    @settings(quickly, max_examples=300, phases=[Phase.generate], database=None)
     @given(steps=scenario)
     def nothing_is_lost(steps):
-        read, committed = run_scenario(quiet_postgres, {"cursor": "id", "late": "off"}, steps)
+        (read,), committed = run_scenario(clients, steps, {"cursor": "id", "late": "off"})
         assert read == committed
 
     with pytest.raises(AssertionError):
@@ -157,11 +165,11 @@ def test_the_suite_finds_the_loss_by_itself_when_the_protection_is_off(quiet_pos
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_the_expected_way_is_taken(quiet_postgres, name):
+def test_the_expected_way_is_taken(clients, name):
     way, chosen = READERS[name]
-    with theatre(quiet_postgres) as stage:
+    with clients.theatre(f"t{next(_tables)}") as stage:
         stage.step(0, "insert_alone")
-        reader = Reader(quiet_postgres, stage.table, chosen)
+        reader = Reader(clients.url, stage.table, chosen)
         reader.poller.look()
         assert way in reader.poller.plan.streams[0].why
         reader.poller.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import psycopg
@@ -30,13 +32,36 @@ class Session:
     ids: list[int] = field(default_factory=list)
 
 
+class Clients:
+    """Connections that are used for one table after the other."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __enter__(self) -> Clients:
+        self._connections = [psycopg.connect(self.url, autocommit=True) for _ in range(SESSIONS + 1)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    @contextmanager
+    def theatre(self, table: str) -> Iterator[Theatre]:
+        stage = Theatre(table, self._connections)
+        try:
+            yield stage
+        finally:
+            stage.close()
+
+
 class Theatre:
     """Several sessions on one table. `committed` is what every reader must get exactly once."""
 
-    def __init__(self, url: str, table: str) -> None:
+    def __init__(self, table: str, connections: list[psycopg.Connection]) -> None:
         self.table = table
-        self._sessions = [Session(psycopg.connect(url, autocommit=True)) for _ in range(SESSIONS)]
-        self._admin = psycopg.connect(url, autocommit=True)
+        self._admin, *others = connections
+        self._sessions = [Session(connection) for connection in others]
         self._admin.execute(SCHEMA.format(table=table))
         self._tags = itertools.count(1)
         self._prepared: dict[str, list[str]] = {}
@@ -53,11 +78,10 @@ class Theatre:
 
     def close(self) -> None:
         for session in self._sessions:
-            session.connection.close()
+            self._roll_back(session)
         for gid in self._prepared:
             self._admin.execute(f"ROLLBACK PREPARED '{gid}'")
         self._admin.execute(f"DROP TABLE {self.table}; DROP SEQUENCE {self.table}_cached")
-        self._admin.close()
 
     def _begin(self, session: Session) -> None:
         if not session.open:

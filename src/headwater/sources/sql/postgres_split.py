@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,6 +14,9 @@ from headwater.model.secret import Secret, masked
 from headwater.sources.sql.postgres_session import BEGIN, set_session
 from headwater.sources.sql.relation import Column
 from headwater.sources.sql.types import arrow_schema, exact_batch
+
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcDatabase
 
 _BATCH_BYTES = 8 << 20
 
@@ -30,28 +35,34 @@ class PostgresSplit:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """One connection, one transaction; batches of a few megabytes, so that memory stays flat."""
-        import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 - a poll that finds nothing needs no driver
-        from adbc_driver_manager import Error  # noqa: PLC0415
+        from adbc_driver_manager import AdbcConnection, AdbcStatement, Error  # noqa: PLC0415 - not for an idle poll
 
-        shown = (
-            *self.columns,
-            *(Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(self.flags)),
-        )
+        flags = (Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(self.flags))
+        shown = (*self.columns, *flags)
         schema = arrow_schema(shown)
         try:
-            with adbc.connect(self.url.reveal(), autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(BEGIN)
-                cursor.execute(f"SET TRANSACTION SNAPSHOT '{self.snapshot}'")
-                cursor.execute(set_session())
-                cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
-                cursor.execute(self.sql)
-                with cursor.fetch_record_batch() as reader:
+            with AdbcConnection(_database(self.url)) as connection, AdbcStatement(connection) as statement:
+                for sql in (BEGIN, f"SET TRANSACTION SNAPSHOT '{self.snapshot}'", set_session()):
+                    statement.set_sql_query(sql)
+                    statement.execute_update()
+                statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+                statement.set_sql_query(self.sql)
+                stream, _ = statement.execute_query()
+                with pa.RecordBatchReader.from_stream(stream) as reader:
                     for batch in reader:
                         if batch.num_rows:
                             yield exact_batch(batch, shown, schema, self.stream)
-        except Error as error:
+        except (Error, pa.ArrowException, OSError) as error:
             raise SourceUnreachable(
                 f"{self.stream}: the read from {masked(self.url.reveal())} broke off: "
                 f"{masked(' '.join(str(error).split()))}",
                 hint="the window is read again by the next cycle; check the server if it happens again",
             ) from None
+
+
+@functools.lru_cache(maxsize=8)
+def _database(url: Secret) -> AdbcDatabase:
+    """Learns the server's types once in a process, which takes ten times as long as to connect."""
+    import adbc_driver_postgresql  # noqa: PLC0415
+
+    return adbc_driver_postgresql.connect(url.reveal())
