@@ -22,7 +22,7 @@ from headwater.model.progress import HistoryEntry, Intent, Progress
 from headwater.model.rows import Rows
 from headwater.model.secret import masked
 from headwater.model.sink import Attempt, Sink
-from headwater.model.source import Acknowledges, Source
+from headwater.model.source import Acknowledges, Plan, Source
 from headwater.model.store import Store
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class _Cycle:
             for warning in plan.warnings:
                 self._log("warning", message=warning)
             if plan.window:
+                self._log("window", window=plan.window, rows=_expected_rows(plan))
                 intent = Intent(self._run, plan.window, dt.datetime.now(dt.UTC))
                 parts.faults.reach("intend.before")
                 progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
@@ -246,6 +247,11 @@ class _Cycle:
 
     def _log(self, event: str, **fields: object) -> None:
         self._parts.log.event(self._parts.name, event, run=self._run, **fields)
+
+
+def _expected_rows(plan: Plan) -> int | str:
+    counts = [stream.rows for stream in plan.streams]
+    return "unknown" if None in counts else sum(count or 0 for count in counts)
 
 
 def _with(landed: tuple[Landing, ...], landing: Landing) -> tuple[Landing, ...]:
