@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headwater.api import Pipeline, Project, run_forever, run_once, window
+    from headwater.api import Pipeline, Project, open_source, open_store, run_forever, run_once, window
 
 __all__ = ["Pipeline", "Project", "open_source", "open_store", "run_forever", "run_once", "window"]
 __version__ = "0.1.0"
@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Pipeline": "headwater.api",
     "Project": "headwater.api",
+    "open_source": "headwater.api",
+    "open_store": "headwater.api",
     "run_forever": "headwater.api",
     "run_once": "headwater.api",
     "window": "headwater.api",

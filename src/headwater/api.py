@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
+from pydantic import ValidationError
+
 from headwater.config.loading import load_pipelines, load_project
-from headwater.config.pipeline import PipelineSettings
+from headwater.config.pipeline import PipelineSettings, SourceSettings
 from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import Parts, SinksOnUse, run_cycle
 from headwater.engine.lease import held_lease
@@ -27,15 +29,16 @@ from headwater.engine.result import CycleResult
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
 from headwater.engine.session import SessionHolder
 from headwater.engine.window_block import WindowBlock, window_block
-from headwater.model.errors import InputError
+from headwater.model.errors import InputError, SettingsError
 from headwater.model.faults import Faults, faults_from
 from headwater.model.progress import HistoryEntry, Progress
+from headwater.model.secret import Secret
 from headwater.model.sink import Sink
 from headwater.model.source import Plan, Source
 from headwater.model.store import Store
-from headwater.progress.opening import open_store
+from headwater.progress import opening as progress_opening
 from headwater.services.jars import ensure_jars
-from headwater.sources.opening import open_source
+from headwater.sources import opening as source_opening
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +72,7 @@ class Project:
         self.out = out or sys.stdout
         self.faults = faults or faults_from(os.environ)
         self.session = SessionHolder(settings, folder, lambda: ensure_jars(say), given=spark)
-        self.store = open_store(settings.progress_levels, folder)
+        self.store = progress_opening.open_store(settings.progress_levels, folder)
 
     @classmethod
     def open(cls, folder: Path, *, overrides: Mapping[str, str] | None = None, **options: object) -> Project:
@@ -152,7 +155,7 @@ class Pipeline:
         project = self.project
         return Parts(
             name=self.name,
-            source=open_source(self.settings.source, self.folder, os.cpu_count() or 1),
+            source=source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1),
             transform=self.settings.transform,
             sinks=SinksOnUse(self._sinks),
             store=project.store,
@@ -178,7 +181,7 @@ class Pipeline:
 
     @contextmanager
     def _source(self) -> Iterator[Source]:
-        source = open_source(self.settings.source, self.folder, os.cpu_count() or 1)
+        source = source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1)
         try:
             yield source
         finally:
@@ -201,6 +204,22 @@ def run_once(pipeline: str | Path | Pipeline, *, spark: SparkSession | None = No
     if result.error:
         raise result.error
     return result
+
+
+def open_source(settings: Mapping[str, object], *, folder: Path | None = None) -> Source:
+    """A source of its own, by the settings of a pipeline file: `{"sql": {"url": …, "table": …, "cursor": …}}`."""
+    try:
+        checked = SourceSettings.model_validate(settings)
+    except ValidationError as error:
+        # The values stay out: an address may hold a password (G11).
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
+        raise SettingsError(f"the source's settings cannot be used: {'; '.join(wrong)}") from None
+    return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1)
+
+
+def open_store(*addresses: str, folder: Path | None = None) -> Store:
+    """A progress store by its address, as in headwater.yaml; of several the last one decides."""
+    return progress_opening.open_store([Secret(address) for address in addresses], folder or Path.cwd())
 
 
 def run_forever(pipelines: Sequence[Pipeline], stop: threading.Event, report: Report) -> Sequence[CycleResult]:
