@@ -110,7 +110,11 @@ def check_all_ways(clients: Clients, steps: list) -> None:
 
 
 quickly = settings(
-    max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False
+    max_examples=40,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    report_multiple_bugs=False,
 )
 
 

@@ -54,7 +54,8 @@ def matching(pattern: str, names: Iterable[tuple[str, str]], default_schema: str
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A hint with the nearest names, or with the first few there are."""
-    folded = {candidate.lower(): candidate for candidate in known}
+    # A table may be named without its schema.
+    folded = {(candidate if "." in name else candidate.rpartition(".")[2]).lower(): candidate for candidate in known}
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
     if near:
         return f"did you mean {' or '.join(near)}?"

@@ -91,6 +91,9 @@ class PostgresDatabase:
         self._session.begin_view()
         return PostgresView(self._session, self._settings, None, self.fingerprint)
 
+    def planned(self) -> None:
+        """A snapshot hinders nobody, and executors will read in it."""
+
     def end_view(self) -> None:
         self._session.end_view()
 

@@ -54,14 +54,24 @@ class PolledSql:
         marks = self._by_stream(mark)
         if self._database.unchanged(marks):
             return Plan(None)
+        try:
+            plan = self._looked(mark, marks)
+        except BaseException:
+            self._end_view()
+            raise
+        if plan.window is None:
+            self._database.found_nothing(marks)
+            self._end_view()
+        self._database.planned()
+        return plan
+
+    def _looked(self, mark: Mark | None, marks: Mapping[str, ColumnMark]) -> Plan:
         relations = self._relations(marks)
         view = self._database.look(relations, marks)
         outcomes = {relation.stream: self._outcome(relation, mark, marks, view) for relation in relations}
         warnings = self._new_warnings(outcomes.values())
         ends = {stream: outcome.end for stream, outcome in outcomes.items() if outcome.end is not None}
         if not ends:
-            self._database.found_nothing(marks)
-            self._end_view()
             return Plan(None, warnings=warnings)
         window = Window(mark, self._together({**marks, **ends}))
         self._planned = _Planned(
@@ -78,10 +88,11 @@ class PolledSql:
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
-        planned = self._planned if self._planned and self._planned.window == window else self._recovered(window)
-        self._planned = planned
         try:
-            yield self._rows(planned)
+            planned = self._planned if self._planned and self._planned.window == window else self._recovered(window)
+            rows = self._rows(planned)
+            self._database.planned()
+            yield rows
         finally:
             self._end_view()
 

@@ -62,6 +62,10 @@ class SqliteDatabase:
         self._file.begin_view()
         return SqliteView(self._file)
 
+    def planned(self) -> None:
+        """A read transaction would keep writers from committing."""
+        self._file.end_view()
+
     def end_view(self) -> None:
         self._file.end_view()
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwater.sources.sql.cursor_sql import Condition
 
 _XID_MASK = 0xFFFFFFFF
+_NULLS_ARE_LARGE = ("postgres", "oracle")
 
 
 # ── statements ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -246,8 +247,9 @@ def _ordered(subject: Subject, conditions: Sequence[Condition], *, descending: b
         shown = cast(bare(subject), "text")
     # Under a name of its own: ORDER BY would take a result column of the cursor's name, and sort its text.
     shown = exp.alias_(shown, "headwater_value", quoted=True)
-    # NULLs are excluded by the conditions; naming their place would keep PostgreSQL from using the index.
-    order = exp.Ordered(this=comparable(subject), desc=descending, nulls_first=descending)
+    # NULLs are excluded by the conditions; naming another place than their usual one would keep indexes from use.
+    nulls_first = descending is (subject.dialect in _NULLS_ARE_LARGE)
+    order = exp.Ordered(this=comparable(subject), desc=descending, nulls_first=nulls_first)
     return _select(subject, [shown], conditions).order_by(order)
 
 

@@ -87,6 +87,9 @@ class Database(Protocol):
         Raises SourceChanged when this is not the database that they were planned on (G9).
         """
 
+    def planned(self) -> None:
+        """Told when a plan is done: let go of what would hinder writers. The view may still be asked for splits."""
+
     def end_view(self) -> None:
         """End the current view, if there is one."""
 
