@@ -155,7 +155,7 @@ class Pipeline:
         project = self.project
         return Parts(
             name=self.name,
-            source=source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1),
+            source=self._open_source(),
             transform=self.settings.transform,
             sinks=SinksOnUse(self._sinks),
             store=project.store,
@@ -179,9 +179,15 @@ class Pipeline:
             for position, settings in enumerate(self.settings.sinks, start=1)
         ]
 
+    def _open_source(self) -> Source:
+        session = self.project.session
+        return source_opening.open_source(
+            self.settings.source, self.folder, os.cpu_count() or 1, lambda: session.for_pipeline(self.name)
+        )
+
     @contextmanager
     def _source(self) -> Iterator[Source]:
-        source = source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1)
+        source = self._open_source()
         try:
             yield source
         finally:
@@ -206,15 +212,21 @@ def run_once(pipeline: str | Path | Pipeline, *, spark: SparkSession | None = No
     return result
 
 
-def open_source(settings: Mapping[str, object], *, folder: Path | None = None) -> Source:
-    """A source of its own, by the settings of a pipeline file: `{"sql": {"url": …, "table": …, "cursor": …}}`."""
+def open_source(
+    settings: Mapping[str, object], *, folder: Path | None = None, spark: SparkSession | None = None
+) -> Source:
+    """A source of its own, by the settings of a pipeline file: `{"sql": {"url": …, "table": …, "cursor": …}}`.
+
+    `spark`: the session in which databases behind a JDBC driver are read.
+    """
     try:
         checked = SourceSettings.model_validate(settings)
     except ValidationError as error:
         # The values stay out: an address may hold a password (G11).
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
         raise SettingsError(f"the source's settings cannot be used: {'; '.join(wrong)}") from None
-    return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1)
+    session = None if spark is None else lambda: spark
+    return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1, session)
 
 
 def open_store(*addresses: str, folder: Path | None = None) -> Store:

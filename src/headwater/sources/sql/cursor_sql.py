@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from headwater.model.cursor import CursorType, CursorValue
+from headwater.sources.sql import jdbc_sql
 from headwater.sources.sql.relation import Subject
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _SHAPES = {
 def comparable(subject: Subject) -> Condition:
     """The cursor in a form whose order Python and the database agree on."""
     cursor: Condition = bare(subject)
+    if subject.dialect in jdbc_sql.DIALECTS:
+        return jdbc_sql.comparable(subject, cursor)
     if subject.kind is CursorType.STRING:
         if subject.padded:
             cursor = cast(cursor, "text")
@@ -53,6 +56,8 @@ def literal(subject: Subject, value: CursorValue) -> Condition:
     """A cursor value as SQL."""
     if subject.kind in (CursorType.INTEGER, CursorType.DECIMAL):
         return exp.Literal.number(f"{value:f}" if subject.kind is CursorType.DECIMAL else str(value))
+    if subject.dialect in jdbc_sql.DIALECTS:
+        return jdbc_sql.literal(subject, value)
     if subject.dialect == "sqlite":
         return exp.Literal.string(sqlite_text(subject.kind, value))
     text = exp.Literal.string(subject.kind.to_text(value))

@@ -13,7 +13,7 @@ def parse_value(relation: Relation, printed: object) -> CursorValue:
     """The value of a text that the database made of a cursor. What has no place in a mark is refused (G8)."""
     kind = relation.subject.kind
     text = printed if isinstance(printed, str) else str(printed)
-    if kind is CursorType.TIMESTAMPTZ and relation.subject.dialect == "sqlite":
+    if kind is CursorType.TIMESTAMPTZ and relation.subject.dialect != "postgres":
         text += "+00:00"
     try:
         return kind.from_json(text.replace(" ", "T", 1) if kind in _TIMES else text)

@@ -40,6 +40,7 @@ class Subject:
     query: str = ""  # instead of a table
     where: str = ""
     padded: bool = False  # char(n): compared as text, without the padding
+    declared: str = ""  # the cursor's type in the database's words, where literals follow it (JDBC)
 
 
 @dataclass(frozen=True)

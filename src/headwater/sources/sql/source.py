@@ -23,7 +23,7 @@ from headwater.sources.sql.position import marks_at
 from headwater.sources.sql.postgres import PostgresView
 from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.start import first_value
-from headwater.sources.sql.view import Database, Limits, Outcome, Stream, View
+from headwater.sources.sql.view import Database, Limits, Outcome, ReadBySpark, Stream, View
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ class PolledSql:
     def _rows(self, planned: _Planned) -> list[Rows]:
         from headwater.sources.split_rows import ArrowRows  # noqa: PLC0415 - an idle poll needs no Arrow
 
-        window, found = planned.window, []
+        window = planned.window
+        found: list[Rows] = []
         if window.start is None and self._settings.start == "latest":
             return []
         starts, ends = self._by_stream(window.start), self._by_stream(window.end)
@@ -141,10 +142,12 @@ class PolledSql:
             relation = planned.relations[stream]
             work = Stream(relation, self._settings, starts.get(stream), self._limits)
             splits = self._splits(work, end, planned.view, planned.rows.get(stream))
-            if splits:
+            if splits and isinstance(planned.view, ReadBySpark):
+                found.append(planned.view.rows_of(relation, splits))
+            elif splits:
                 order = (relation.subject.cursor,)
                 found.append(ArrowRows(stream, relation.schema, relation.key, order, splits))
-        return list(found)
+        return found
 
     def _splits(self, stream: Stream, end: ColumnMark, view: View, rows: int | None) -> tuple[Split, ...]:
         """By the way that the end mark was made, whatever the settings would choose today (G5)."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from headwater.model.cursor import CursorValue
+from headwater.sources.sql import jdbc_sql
 from headwater.sources.sql.cursor_sql import (
     bare,
     call,
@@ -43,7 +44,7 @@ _NULLS_ARE_LARGE = ("postgres", "oracle")
 
 def read_rows(subject: Subject, columns: Sequence[Column], conditions: Sequence[Condition]) -> str:
     """The rows of a window or of a part of it, in the columns' order."""
-    return _text(subject, _select(subject, [_selected(column) for column in columns], conditions))
+    return _text(subject, _select(subject, [_selected(subject, column) for column in columns], conditions))
 
 
 def read_flagged(
@@ -58,7 +59,7 @@ def read_flagged(
         )
         for number, condition in enumerate(unless)
     ]
-    return _text(subject, _select(subject, [*(_selected(column) for column in columns), *flags], conditions))
+    return _text(subject, _select(subject, [*(_selected(subject, column) for column in columns), *flags], conditions))
 
 
 def describe(subject: Subject) -> str:
@@ -82,7 +83,7 @@ def storage_of_one(subject: Subject, conditions: Sequence[Condition]) -> str:
 
 
 def count_rows(subject: Subject, conditions: Sequence[Condition]) -> str:
-    return _text(subject, _select(subject, [exp.Count(this=exp.Star())], conditions))
+    return _text(subject, _select(subject, [exp.Count(this=exp.Star(), big_int=True)], conditions))
 
 
 def quantiles(subject: Subject, conditions: Sequence[Condition], parts: int) -> str:
@@ -243,7 +244,9 @@ def _not_done(
 
 def _ordered(subject: Subject, conditions: Sequence[Condition], *, descending: bool) -> exp.Select:
     shown = comparable(subject)
-    if subject.dialect != "sqlite":
+    if subject.dialect in jdbc_sql.DIALECTS:
+        shown = jdbc_sql.cursor_text(subject, bare(subject))
+    elif subject.dialect != "sqlite":
         shown = cast(bare(subject), "text")
     # Under a name of its own: ORDER BY would take a result column of the cursor's name, and sort its text.
     shown = exp.alias_(shown, "headwater_value", quoted=True)
@@ -270,8 +273,10 @@ def _source(subject: Subject) -> Condition:
     return exp.Table(this=parts[-1], db=parts[-2] if len(parts) > 1 else None)
 
 
-def _selected(column: Column) -> Condition:
+def _selected(subject: Subject, column: Column) -> Condition:
     plain = exp.column(identifier(column.name))
+    if subject.dialect in jdbc_sql.DIALECTS:
+        return jdbc_sql.selected(subject.dialect, column, plain)
     return exp.alias_(cast(plain, "text"), column.name, quoted=True) if column.as_text else plain
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from headwater.config.sql_source import SqlSource
 from headwater.model.marks import ColumnMark
-from headwater.model.rows import Split
+from headwater.model.rows import Rows, Split
 from headwater.sources.sql.relation import Relation
 
 if TYPE_CHECKING:
@@ -60,6 +60,14 @@ class View(Protocol):
         self, relation: Relation, conditions: Sequence[Condition], rows: int | None, limits: Limits
     ) -> list[tuple[list[Condition], int | None]]:
         """Further conditions that cut the rows under `conditions` into parts of similar size, with their rows."""
+
+
+@runtime_checkable
+class ReadBySpark(Protocol):
+    """A view whose splits only Spark can read, on a driver of its own."""
+
+    def rows_of(self, relation: Relation, splits: tuple[Split, ...]) -> Rows:
+        """The rows of a window that was cut into these splits."""
 
 
 class Database(Protocol):
