@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.conftest import wait_until
 from tests.sinks.iceberg.landing import Lands, orders
 
 from headwater.model.errors import InputError, RunError, SinkUnreachable, SourceUnreachable, UnknownName
@@ -40,11 +41,20 @@ class CrashAt:
 def test_a_failing_split_leaves_no_file_and_no_snapshot(lands: Lands, lake_folder: Path, error, kind, text) -> None:
     lands.land(orders([1]), 99)
     with pytest.raises(kind) as failed:
-        lands.land(failing_rows(orders(range(20), splits=2), error), 1)
+        lands.land(failing_rows(orders(range(20)), error), 1)
     assert text in failed.value.message
     assert "secret" not in str(failed.value)
     assert len(lands.snapshots()) == 1
     assert lands.files(lake_folder) == lands.referenced()
+
+
+def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(lands: Lands, lake_folder: Path) -> None:
+    rows = orders(range(20), splits=4)
+    with pytest.raises(SourceUnreachable):
+        lands.land(failing_rows(rows, SourceUnreachable("gone")), 1)
+    lands.land(rows, 1)
+    assert len(lands.rows()) == 20
+    wait_until(lambda: lands.files(lake_folder) == lands.referenced())
 
 
 @pytest.mark.parametrize("upsert", ["auto", "merge"])

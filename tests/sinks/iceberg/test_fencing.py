@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -143,9 +144,11 @@ def test_a_compaction_in_between_is_merged_over(lands: Lands) -> None:
 def test_a_table_that_never_rests_is_given_up(lands: Lands, lake_folder: Path) -> None:
     lands.land(orders([1]), 99)
     table = find_table(lands.spark, table_for(lands.table, "x"))
+    values = itertools.count()
     with pytest.raises(PublishConflict, match="5 times"):
         lands.sink().land(
-            lands.attempt(1, ensure_leased=lambda: table.java.updateProperties().set("n", "1").commit()), orders([2])
+            lands.attempt(1, ensure_leased=lambda: table.java.updateProperties().set("n", str(next(values))).commit()),
+            orders([2]),
         )
     assert len(lands.snapshots()) == 1
     assert lands.files(lake_folder) == lands.referenced()

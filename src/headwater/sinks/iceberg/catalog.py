@@ -75,11 +75,12 @@ def create_table(
 
 
 def _catalog(spark: SparkSession, name: TableName) -> Any:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - needs pyspark
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs pyspark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         plugin = spark._jsparkSession.sessionState().catalogManager().catalog(name.catalog)  # noqa: SLF001
-    except PySparkException as error:
+    except (Py4JError, PySparkException) as error:
         raise UnknownName(
             f"{name}: the Spark session has no catalog {name.catalog!r}",
             hint="begin the sink's table with the lake's name (headwater.yaml: lake.name, by default lake)",

@@ -15,6 +15,7 @@ from headwater.sinks.iceberg.keyset import plain
 from headwater.sinks.iceberg.storage import resolve
 
 Bools = npt.NDArray[np.bool_]
+_FALSE = pa.scalar(value=False)
 
 
 def replaced_rows(
@@ -74,7 +75,7 @@ def _changes(rows: pa.Table, names: Sequence[str]) -> Bools:
     changed: Bools = np.zeros(rows.num_rows, dtype=np.bool_)
     for name in names:
         column = plain(rows.column(name))
-        differs = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).fill_null(value=False)
+        differs = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).fill_null(_FALSE)
         nulls = pc.not_equal(column.slice(1).is_null(), column.slice(0, len(column) - 1).is_null())
         changed[1:] |= np.asarray(differs) | np.asarray(nulls)
     changed[:1] = True

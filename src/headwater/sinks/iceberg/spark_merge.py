@@ -16,6 +16,7 @@ from headwater.sinks.iceberg.table import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _PROPERTY = "spark.sql.iceberg.snapshot-property"
 
@@ -41,7 +42,8 @@ def merge_on_branch(
     view = f"headwater_{uuid.uuid4().hex}"
     schema = table.schema
     with reaching(table.name):
-        session.read.parquet(*files.locations).createOrReplaceTempView(view)
+        batch = session.read.schema(_file_schema(session, table)).parquet(*files.locations)
+        batch.createOrReplaceTempView(view)
         for name, value in stamp.properties().items():
             session.conf.set(f"{_PROPERTY}.{name}", value)
         source = f"({source_statement(schema, view, order.key, order.order)})"
@@ -49,3 +51,12 @@ def merge_on_branch(
         columns = [column.name for column in schema.columns]
         session.sql(merge_statement(target, source, columns, order.key, bounds))
         session.catalog.dropTempView(view)
+
+
+def _file_schema(session: SparkSession, table: LakeTable) -> StructType:
+    """What Spark reads of a Parquet file of this table: Spark knows no UUIDs there, only their bytes."""
+    from pyspark.sql.types import BinaryType, StructField, StructType  # noqa: PLC0415 - needs pyspark
+
+    uuids = {column.name for column in table.schema.columns if column.type == "uuid"}
+    fields = session.table(table.name.quoted).schema.fields
+    return StructType([StructField(f.name, BinaryType() if f.name in uuids else f.dataType) for f in fields])
