@@ -29,7 +29,7 @@ step = st.tuples(st.integers(0, SESSIONS - 1), st.sampled_from(ACTIONS))
 poll = st.just("poll")
 # A window that is planned, then outlived by further steps, then read by another process.
 retry = st.tuples(st.just("retry"), st.lists(step, max_size=4))
-scenario = st.lists(st.one_of(step, step, step, poll, retry), max_size=25)
+scenario = st.lists(st.one_of(step, step, step, poll, poll, retry), min_size=8, max_size=30)
 
 
 class Reader:
@@ -136,7 +136,22 @@ OVERTAKEN = ["poll", (0, "insert"), (1, "insert"), (1, "commit"), "poll", (0, "c
 IN_A_SUBTRANSACTION = ["poll", (0, "savepoint"), (0, "release"), (1, "insert_alone"), "poll", (0, "commit"), "poll"]
 PREPARED = ["poll", (0, "insert"), (0, "prepare"), (1, "insert_alone"), "poll", "poll", (2, "commit_prepared"), "poll"]
 ID_TAKEN_EARLY = ["poll", (0, "take_id"), (1, "insert_alone"), "poll", "poll", (0, "insert"), (0, "commit"), "poll"]
+OPEN_FOR_LONG = [
+    "poll", (0, "insert"), (1, "insert_alone"), "poll", (1, "insert_alone"), "poll", (1, "insert_alone"), "poll",
+    (0, "commit"), "poll",
+]  # fmt: skip
+PREPARED_WHEN_KNOWN = [
+    "poll", (0, "insert"), (1, "insert_alone"), "poll", (0, "prepare"), (1, "insert_alone"), "poll",
+    (1, "insert_alone"), "poll", (2, "commit_prepared"), "poll",
+]  # fmt: skip
+ABORTED_BETWEEN = [
+    "poll", (0, "insert"), (1, "insert"), (1, "roll_back"), (2, "savepoint"), (2, "roll_back_to"), (2, "insert"), "poll",
+    (2, "commit"), "poll", (1, "insert_alone"), "poll", (0, "commit"), "poll",
+]  # fmt: skip
 KNOWN = {
+    "open for long": OPEN_FOR_LONG,
+    "prepared when known": PREPARED_WHEN_KNOWN,
+    "aborted in between": ABORTED_BETWEEN,
     "overtaken": OVERTAKEN,
     "in a subtransaction": IN_A_SUBTRANSACTION,
     "prepared": PREPARED,
@@ -148,13 +163,13 @@ KNOWN = {
 def test_a_known_order_of_commits_loses_nothing(clients, name):
     (read,), committed = run_scenario(clients, KNOWN[name], {"cursor": "id"})
     assert read == committed
-    assert sum(committed.values()) == 2
+    assert sum(committed.values()) >= 2
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_same_order_loses_a_row_when_the_protection_is_off(clients, name):
     (read,), committed = run_scenario(clients, KNOWN[name], {"cursor": "id", "late": "off"})
-    assert sum((committed - read).values()) == 1
+    assert sum((committed - read).values()) >= 1
 
 
 def test_the_suite_finds_the_loss_by_itself_when_the_protection_is_off(clients):

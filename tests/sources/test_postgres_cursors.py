@@ -20,10 +20,10 @@ EDGES = {
     "numeric": [decimal.Decimal("1E-20"), decimal.Decimal("123456789012345678901234567890.5")],
     "date": [dt.date(1, 1, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31)],
     "timestamp": [
-        dt.datetime(1, 1, 1),
-        dt.datetime(2026, 10, 25, 2, 30, 0, 1),
-        dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
-    ],  # noqa: DTZ001
+        dt.datetime(1, 1, 1),  # noqa: DTZ001
+        dt.datetime(2026, 10, 25, 2, 30, 0, 1),  # noqa: DTZ001
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999),  # noqa: DTZ001
+    ],
     "timestamptz": [
         dt.datetime(2026, 10, 25, 0, 30, tzinfo=UTC),  # 02:30 in Berlin, before clocks go back
         dt.datetime(2026, 10, 25, 1, 30, 0, 1, tzinfo=UTC),  # 02:30 in Berlin again, and a microsecond

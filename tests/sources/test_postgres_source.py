@@ -310,7 +310,7 @@ def test_a_restart_of_the_server_costs_one_cycle_at_most():
         poller.close()
         kept = Poller(server.url(), table="t", cursor="id")
         kept.mark = window.end
-    with pytest.raises(SourceUnreachable, match="Connection refused|connection"):
+    with pytest.raises(SourceUnreachable, match="connection"):
         kept.poll()
 
 

@@ -17,14 +17,14 @@ from headwater.sources.sql.cursor_sql import misshapen, strays
 from headwater.sources.sql.relation import Column, Subject
 
 GOLDEN = Path(__file__).parent / "golden"
-DAY = dt.datetime(2026, 3, 29, 1, 30, 0, 123456)
+DAY = dt.datetime(2026, 3, 29, 1, 30, 0, 123456)  # noqa: DTZ001
 VALUES = {
     CursorType.INTEGER: (-1, 42),
     CursorType.DECIMAL: (decimal.Decimal("-0.10"), decimal.Decimal("1E+3")),
     CursorType.DATE: (dt.date(1, 1, 1), dt.date(9999, 12, 31)),
-    CursorType.TIMESTAMP: (DAY, dt.datetime(9999, 12, 31, 23, 59, 59, 999999)),
+    CursorType.TIMESTAMP: (DAY, DAY.max),
     CursorType.TIMESTAMPTZ: (DAY.replace(tzinfo=dt.UTC), dt.datetime(2026, 10, 25, 1, 30, tzinfo=dt.UTC)),
-    CursorType.STRING: ("O'Brien\\", "zürich 'α'"),
+    CursorType.STRING: ("O'Brien\\", "zürich 'ß'"),
     CursorType.UUID: (uuid.UUID(int=1), uuid.UUID(int=2**128 - 1)),
 }
 COLUMNS = (

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Self
 
 import psycopg
 
@@ -38,7 +39,7 @@ class Clients:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def __enter__(self) -> Clients:
+    def __enter__(self) -> Self:
         self._connections = [psycopg.connect(self.url, autocommit=True) for _ in range(SESSIONS + 1)]
         return self
 

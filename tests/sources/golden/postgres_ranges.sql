@@ -44,10 +44,10 @@ SELECT CAST("the cursor" AS text) AS "headwater_value" FROM "sales"."order's" WH
 SELECT COUNT(*) FROM "sales"."order's" WHERE "the cursor" >= CAST('2026-03-29T01:30:00.123456+00:00' AS timestamptz);
 
 -- string: rows
-SELECT "id", "odd ""name""", CAST("payload" AS text) AS "payload" FROM "sales"."order's" WHERE "the cursor" COLLATE "C" > 'O''Brien\' AND "the cursor" COLLATE "C" <= 'zürich ''α''';
+SELECT "id", "odd ""name""", CAST("payload" AS text) AS "payload" FROM "sales"."order's" WHERE "the cursor" COLLATE "C" > 'O''Brien\' AND "the cursor" COLLATE "C" <= 'zürich ''ß''';
 
 -- string: greatest value
-SELECT CAST("the cursor" AS text) AS "headwater_value" FROM "sales"."order's" WHERE "the cursor" COLLATE "C" > 'O''Brien\' AND "the cursor" COLLATE "C" <= 'zürich ''α''' ORDER BY "the cursor" COLLATE "C" DESC LIMIT 1;
+SELECT CAST("the cursor" AS text) AS "headwater_value" FROM "sales"."order's" WHERE "the cursor" COLLATE "C" > 'O''Brien\' AND "the cursor" COLLATE "C" <= 'zürich ''ß''' ORDER BY "the cursor" COLLATE "C" DESC LIMIT 1;
 
 -- string: from a value on
 SELECT COUNT(*) FROM "sales"."order's" WHERE "the cursor" COLLATE "C" >= 'O''Brien\';

@@ -44,10 +44,10 @@ SELECT SUBSTR(REPLACE(REPLACE(REPLACE("the cursor", 'T', ' '), 'Z', ''), '+00:00
 SELECT COUNT(*) FROM "sales"."order's" WHERE "the cursor" >= '2026-03-29 01:30:00' AND SUBSTR(REPLACE(REPLACE(REPLACE("the cursor", 'T', ' '), 'Z', ''), '+00:00', '') || CASE WHEN LENGTH(REPLACE(REPLACE(REPLACE("the cursor", 'T', ' '), 'Z', ''), '+00:00', '')) = 19 THEN '.' ELSE '' END || '000000', 1, 26) >= '2026-03-29 01:30:00.123456';
 
 -- string: rows
-SELECT "id", "odd ""name""", CAST("payload" AS text) AS "payload" FROM "sales"."order's" WHERE "the cursor" COLLATE BINARY > 'O''Brien\' AND "the cursor" COLLATE BINARY <= 'zürich ''α''';
+SELECT "id", "odd ""name""", CAST("payload" AS text) AS "payload" FROM "sales"."order's" WHERE "the cursor" COLLATE BINARY > 'O''Brien\' AND "the cursor" COLLATE BINARY <= 'zürich ''ß''';
 
 -- string: greatest value
-SELECT "the cursor" COLLATE BINARY AS "headwater_value" FROM "sales"."order's" WHERE "the cursor" COLLATE BINARY > 'O''Brien\' AND "the cursor" COLLATE BINARY <= 'zürich ''α''' ORDER BY "the cursor" COLLATE BINARY DESC LIMIT 1;
+SELECT "the cursor" COLLATE BINARY AS "headwater_value" FROM "sales"."order's" WHERE "the cursor" COLLATE BINARY > 'O''Brien\' AND "the cursor" COLLATE BINARY <= 'zürich ''ß''' ORDER BY "the cursor" COLLATE BINARY DESC LIMIT 1;
 
 -- string: from a value on
 SELECT COUNT(*) FROM "sales"."order's" WHERE "the cursor" COLLATE BINARY >= 'O''Brien\';

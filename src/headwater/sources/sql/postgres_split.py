@@ -65,4 +65,5 @@ def _database(url: Secret) -> AdbcDatabase:
     """Learns the server's types once in a process, which takes ten times as long as to connect."""
     import adbc_driver_postgresql  # noqa: PLC0415
 
-    return adbc_driver_postgresql.connect(url.reveal())
+    database: AdbcDatabase = adbc_driver_postgresql.connect(url.reveal())
+    return database
