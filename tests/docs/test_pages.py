@@ -13,6 +13,7 @@ WALKED = [ROOT / "README.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", WALKED, ids=lambda page: page.stem)
 def test_every_command_of_the_page_prints_what_the_page_shows(page, tmp_path, database):
     assert walk(page, tmp_path, database) > 0

@@ -111,7 +111,6 @@ def commands(folder: Path) -> Sequence[str]:
     project = f"--project {where}"
     return (
         f'{headwater} sql "SELECT state, count(*) AS orders, sum(cents) / 100 AS total FROM lake.shop.orders GROUP BY state" {project}',  # noqa: S608 - for people
-        f'{headwater} sql "SELECT * FROM lake.shop.orders_log WHERE id = 1 ORDER BY updated_at" {project}',  # noqa: S608
         f"{headwater} history shop {project}",
         f"{headwater} marks shop {project}",
         f"{python} {_relative(folder / 'ask_pyiceberg.py')}",
