@@ -36,7 +36,7 @@ soak: java .venv/installed
 	$(PYTEST) -m soak -q
 
 bench: java .venv/installed
-	@for each in bench/*.py; do echo "== $$each"; .venv/bin/python "$$each" || exit 1; done
+	@for each in $$(grep -l __main__ bench/*.py); do echo "== $$each"; .venv/bin/python "$$each" || exit 1; done
 
 clean:
 	rm -rf .venv build dist headwater-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse

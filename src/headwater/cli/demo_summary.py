@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import shutil
 import sys
@@ -109,12 +110,13 @@ def commands(folder: Path) -> Sequence[str]:
     headwater, python = _program("headwater"), _program("python")
     where = _relative(folder)
     project = f"--project {where}"
+    missing = "" if importlib.util.find_spec("duckdb") else "   # after: pip install duckdb"
     return (
         f'{headwater} sql "SELECT state, count(*) AS orders, sum(cents) / 100 AS total FROM lake.shop.orders GROUP BY state" {project}',  # noqa: S608 - for people
         f"{headwater} history shop {project}",
         f"{headwater} marks shop {project}",
         f"{python} {_relative(folder / 'ask_pyiceberg.py')}",
-        f"{python} {_relative(folder / 'ask_duckdb.py')}",
+        f"{python} {_relative(folder / 'ask_duckdb.py')}{missing}",
     )
 
 
