@@ -56,7 +56,10 @@ def literal(subject: Subject, value: CursorValue) -> Condition:
     if isinstance(value, dt.date):
         return _cast(_text(value.isoformat()), "date")
     if subject.dialect == "oracle":
-        return _call("NLSSORT", _text(str(value)), _text("NLS_SORT=BINARY"))
+        # An empty text is NULL there, and nothing is above it.
+        return (
+            _call("NLSSORT", _text(str(value)), _text("NLS_SORT=BINARY")) if value else _call("HEXTORAW", _text("00"))
+        )
     return exp.HexString(this=str(value).encode().hex())
 
 
