@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from headwater.sinks.iceberg.storage import list_files, remove_files
@@ -40,4 +41,4 @@ def _referenced(table: LakeTable, window: str) -> set[str]:
 
 def stale_branches(table: LakeTable, prefix: str) -> list[str]:
     """Staging branches of this pipeline's tries that crashed."""
-    return [str(name) for name in table.metadata.refs() if str(name).startswith(prefix)]
+    return re.findall(rf"\b{prefix}\w+", str(table.metadata.refs().keySet().toString()))  # one call, however many
