@@ -10,7 +10,7 @@ from headwater.model.cursor import CursorValue
 from headwater.model.errors import SourceChanged
 from headwater.model.marks import ColumnMark, SnapshotSeen
 from headwater.model.rows import Split
-from headwater.sources.sql import statements
+from headwater.sources.sql import late, statements
 from headwater.sources.sql.cursor_text import parse_value
 from headwater.sources.sql.late import Bounds, check_same_database, way_out
 from headwater.sources.sql.nulls import judge_nulls
@@ -22,8 +22,6 @@ from headwater.sources.sql.view import Limits, Outcome, Stream
 
 if TYPE_CHECKING:
     from headwater.sources.sql.cursor_sql import Condition
-
-_HALF_CIRCLE = 1 << 31  # ages of transactions are counted in 31 bits
 
 
 def plan_by_snapshot(stream: Stream, view: PostgresView, poll: Poll) -> Outcome:
@@ -40,7 +38,8 @@ def plan_by_snapshot(stream: Stream, view: PostgresView, poll: Poll) -> Outcome:
     warnings = (*relation.warnings, *poll.warnings, *judge_nulls(relation, settings.nulls, nulls))
     read_nulls = nulls if settings.nulls == "read" else 0
     if top is None and not read_nulls:
-        return Outcome(None, why=relation.why, warnings=warnings)
+        end = found.renewed() if _is_old(start, poll) else None
+        return Outcome(end, 0, why=relation.why, warnings=warnings)
     value, cut = found.end_value(view, top, stream.limits)
     end = found.mark(value, cut=cut)
     whole = start is None and bounds.floor is None and not cut and not settings.where
@@ -137,6 +136,11 @@ class _Search:
             cut = before
         return cut, order(cut) < order(top)
 
+    def renewed(self) -> ColumnMark:
+        """The start with newer transaction numbers; nothing lies between the two."""
+        self._bounds = replace(self._bounds, placed=True)
+        return self.mark(self._start.value if self._start else None, cut=False)
+
     def mark(self, value: CursorValue | None, *, cut: bool) -> ColumnMark:
         subject = self._relation.subject
         bounds = replace(self._bounds, cut=cut).to_json(subject.kind)
@@ -150,6 +154,13 @@ def _bounds_before(relation: Relation, settings: SqlSource, start: ColumnMark | 
     return Bounds.of(start) if start.snapshot else Bounds(floor=start.value)
 
 
+def _is_old(start: ColumnMark | None, poll: Poll) -> bool:
+    """Numbers wrap around: the mark of a table where nothing happens must not fall behind the server's."""
+    if start is None or start.snapshot is None:
+        return False
+    return poll.seen.horizon - start.snapshot.horizon >= late.RENEWED_AFTER
+
+
 def _check_same_server(relation: Relation, start: ColumnMark | None, poll: Poll) -> None:
     if start is None or start.snapshot is None:
         return
@@ -161,7 +172,7 @@ def _check_same_server(relation: Relation, start: ColumnMark | None, poll: Poll)
             "it was restored from a backup, or failed over with loss",
             hint=way_out(start),
         )
-    if poll.seen.horizon - seen.horizon >= _HALF_CIRCLE:
+    if poll.seen.horizon - seen.horizon >= late.OLDEST:
         raise SourceChanged(
             f"{relation.stream}: more than two billion transactions lie between the mark and now; late rows among "
             "them can no longer be told from old ones",

@@ -31,6 +31,10 @@ from headwater.model.errors import SourceChanged
 from headwater.model.marks import ColumnMark, Json
 from headwater.sources.sql.relation import Ticker
 
+# Ages of transactions are counted in 31 bits: a mark must not grow older than that.
+OLDEST = 1 << 31
+# A mark that found nothing new for so many transactions is renewed.
+RENEWED_AFTER = 1 << 29
 # A statement's time is taken a moment before its transaction can be listed, and clocks are adjusted.
 CLOCK_SLACK = dt.timedelta(seconds=5)
 # A wall clock without zone is written by sessions of any zone: the westernmost is twelve hours behind.

@@ -21,6 +21,7 @@ from headwater.sources.sql.cursor_text import parse_value
 from headwater.sources.sql.late import Bounds, check_same_database
 from headwater.sources.sql.postgres_catalog import relations_of, server_of
 from headwater.sources.sql.postgres_poll import Poll, Seen, current_snapshot, take_poll
+from headwater.sources.sql.postgres_probe import Probe
 from headwater.sources.sql.postgres_session import PostgresSession
 from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.view import Limits, part_count
@@ -40,6 +41,7 @@ class PostgresDatabase:
         self._session = PostgresSession(settings.url)
         self._settled: tuple[str, Seen] | None = None  # of the last look in this process, with its cluster
         self._view = ""
+        self._probe = Probe((), 0, settings)
         self._nothing_new: tuple[str, Mapping[str, ColumnMark]] | None = None
 
     @property
@@ -54,7 +56,12 @@ class PostgresDatabase:
         view = f"{current_snapshot(self._session)}/{self.fingerprint}"
         if self._nothing_new == (view, marks):
             return True
-        return all(Bounds.of(mark).view == view and not Bounds.of(mark).cut for mark in marks.values())
+        if all(Bounds.of(mark).view == view and not Bounds.of(mark).cut for mark in marks.values()):
+            return True
+        if self._probe.finds_nothing(self._session, marks):
+            self._nothing_new = (view, dict(marks))
+            return True
+        return False
 
     def found_nothing(self, marks: Mapping[str, ColumnMark]) -> None:
         self._nothing_new = (self._view, dict(marks)) if self._view else None
@@ -66,7 +73,9 @@ class PostgresDatabase:
         return hashlib.blake2b(repr(wanted).encode(), digest_size=4).hexdigest()
 
     def relations(self) -> list[Relation]:
-        return relations_of(self._session, self._settings, server_of(self._session))
+        found = relations_of(self._session, self._settings, server_of(self._session))
+        self._probe = Probe(tuple(found), self._session.connections, self._settings)
+        return found
 
     def look(self, relations: Sequence[Relation], marks: Mapping[str, ColumnMark]) -> PostgresView:
         server = server_of(self._session)

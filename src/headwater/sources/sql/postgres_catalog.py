@@ -78,12 +78,12 @@ def relations_of(session: PostgresSession, settings: SqlSource, server: Server) 
     if settings.table is not None:
         return [_table(session, settings, server, settings.table, split_name(settings.table))]
     found = [
-        _table(session, settings, server, stream, parts) for stream, parts in _expanded(session, settings.tables or [])
+        _table(session, settings, server, stream, parts) for stream, parts in expanded(session, settings.tables or [])
     ]
     return sorted(found, key=lambda relation: relation.stream)
 
 
-def _expanded(session: PostgresSession, written: list[str]) -> list[tuple[str, tuple[str, ...]]]:
+def expanded(session: PostgresSession, written: list[str]) -> list[tuple[str, tuple[str, ...]]]:
     named = [text for text in written if not is_pattern(text)]
     streams = {text: split_name(text) for text in named}
     if len(named) < len(written):

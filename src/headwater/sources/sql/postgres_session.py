@@ -40,6 +40,7 @@ class PostgresSession:
         self.address = masked(url.reveal())
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._snapshot = ""
+        self.connections = 0  # grows with every new connection: what was learnt on an older one may not hold
 
     def ping(self) -> None:
         """Make sure of a working connection: one that a restart of the server cut is replaced."""
@@ -116,6 +117,7 @@ class PostgresSession:
                 )
                 connection.execute(set_session())
                 self._connection = connection
+                self.connections += 1
         return self._connection
 
 

@@ -82,6 +82,12 @@ def storage_of_one(subject: Subject, conditions: Sequence[Condition]) -> str:
     return _text(subject, _select(subject, [call("typeof", bare(subject))], conditions).limit(1))
 
 
+def any_rows(subject: Subject, *alternatives: Sequence[Condition]) -> str:
+    """Whether there is a row under one of several sets of conditions; each is answered on its own, by its index."""
+    found = [exp.Exists(this=_select(subject, [number_(1)], conditions)) for conditions in alternatives]
+    return exp.select(exp.alias_(exp.or_(*found), "found")).sql(dialect=subject.dialect, comments=False)
+
+
 def count_rows(subject: Subject, conditions: Sequence[Condition]) -> str:
     return _text(subject, _select(subject, [exp.Count(this=exp.Star(), big_int=True)], conditions))
 
@@ -123,6 +129,19 @@ def snapshot_window(
     if start is not None and start.value is not None:
         conditions += _not_done(subject, start, start.value, low_start)
     return conditions
+
+
+def not_done(
+    subject: Subject, start: ColumnMark, low: CursorValue | None, floor: CursorValue | None
+) -> list[Condition]:
+    """Rows with a cursor that `start` leaves for later, whoever wrote them."""
+    conditions: list[Condition] = [with_value(subject) if floor is None else above(subject, floor)]
+    return conditions if start.value is None else [*conditions, *_not_done(subject, start, start.value, low)]
+
+
+def new_nulls(subject: Subject, start: ColumnMark) -> list[Condition]:
+    """Rows without a cursor value that `start` leaves for later."""
+    return [without_value(subject), *([] if start.snapshot is None else [fresh(start.snapshot)])]
 
 
 def snapshot_nulls(subject: Subject, start: ColumnMark | None, seen: SnapshotSeen) -> list[Condition]:
