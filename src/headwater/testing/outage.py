@@ -20,8 +20,11 @@ class Door:
 
     def shut(self) -> None:
         """Break every connection and refuse new ones."""
+        with contextlib.suppress(OSError):  # shut before
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept; the port is free after it
+        self._accepting.join()
+        self._listener.close()
         with self._lock:
-            self._listener.close()
             for end in self._pairs:
                 with contextlib.suppress(OSError):  # it may have been closed by its own side already
                     end.shutdown(socket.SHUT_RDWR)
@@ -30,12 +33,12 @@ class Door:
 
     def open(self) -> None:
         """Forward again, on the same port."""
-        with self._lock:
-            self._listener = self._listen(self.port)
+        self._listener = self._listen(self.port)
 
     def _listen(self, port: int) -> socket.socket:
         listener = socket.create_server(("127.0.0.1", port), reuse_port=False)
-        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, args=(listener,), daemon=True)
+        self._accepting.start()
         return listener
 
     def _accept(self, listener: socket.socket) -> None:
