@@ -17,6 +17,9 @@ export UV_LINK_MODE := copy
 export UV_NO_PROGRESS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# The JVMs of tests live for seconds or minutes: with its first compiler alone Java needs half the time.
+test check soak: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 .PHONY: demo test check bench soak clean java
 .DELETE_ON_ERROR:
 

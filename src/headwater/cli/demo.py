@@ -26,6 +26,8 @@ _MARKER = ".headwater-demo"
 # After the second landing of the window: the new versions of both tables stand in the logs, readers see them,
 # and nobody has written down yet that the second one is there.
 _CRASH = "land.published:kill:2"
+# For JVMs that live a minute: the second compiler would take as long as all the rest.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def run_demo(folder: Path, out: Output) -> None:
@@ -33,6 +35,7 @@ def run_demo(folder: Path, out: Output) -> None:
     from headwater.api import Project  # noqa: PLC0415 - `headwater --help` must not pay for the engine
 
     began = time.monotonic()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)  # for our session and for the child's
     folder = _fresh(folder.absolute())
     open_shop(folder)
     tell = _Teller(out)
