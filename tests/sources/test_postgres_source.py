@@ -266,9 +266,28 @@ def test_a_mark_of_another_database_is_refused_with_the_way_out(database, connec
             other.poll()
         with pytest.raises(SourceChanged):
             other.read(window)
+        other.mark = other.source.position("0", other.mark)  # the way out works
+        assert column(other.poll(), "note") == ["y"]
         other.close()
         poller.close()
         admin.execute(f"DROP DATABASE {name}")
+
+
+def test_a_change_of_the_way_to_find_late_rows_is_said(database, connection):
+    connection.execute(TABLE.format("t") + "; INSERT INTO t (note) VALUES ('x')")
+    auto, lookback = (
+        Poller(database, table="t", cursor="id"),
+        Poller(database, table="t", cursor="id", late={"lookback": 5}),
+    )
+    for first, second in ((auto, lookback), (lookback, auto)):
+        first.mark = None
+        first.poll()
+        second.mark = first.mark
+        connection.execute("INSERT INTO t (note) VALUES ('y')")
+        assert column(second.poll(), "note") == ["y"]
+        assert any("another setting of late" in text for text in second.warnings)
+    auto.close()
+    lookback.close()
 
 
 def test_a_mark_of_another_cursor_is_refused(database, connection):

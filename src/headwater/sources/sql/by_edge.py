@@ -19,6 +19,7 @@ from headwater.model.errors import RunError
 from headwater.model.marks import ColumnMark, EdgeSeen
 from headwater.model.rows import Split
 from headwater.sources.sql import statements
+from headwater.sources.sql.by_snapshot import another_way
 from headwater.sources.sql.by_value import cut_value, top_value
 from headwater.sources.sql.lookback import below_by
 from headwater.sources.sql.nulls import judge_nulls
@@ -37,7 +38,8 @@ def plan_by_edge(stream: Stream, view: View) -> Outcome:
     relation, subject, start = stream.relation, stream.relation.subject, stream.start
     edge = _Edge.of(stream)
     top = top_value(relation, view, edge.before)
-    warnings = (*relation.warnings, *_nulls(stream, view, news=top is not None))
+    changed = another_way(relation, start, start and start.snapshot)
+    warnings = (*relation.warnings, *changed, *_nulls(stream, view, news=top is not None))
     value, cut = (start.value if start else None), False
     if top is not None:
         value, cut = cut_value(relation, view, edge.before, top, stream.limits)

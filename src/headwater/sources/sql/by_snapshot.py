@@ -35,7 +35,8 @@ def plan_by_snapshot(stream: Stream, view: PostgresView, poll: Poll) -> Outcome:
     found = _Search(relation, start, bounds, poll.snapshot(relation, bounds))
     top = found.top(view)
     nulls = found.count_nulls(view) if relation.nullable_cursor else 0
-    warnings = (*relation.warnings, *poll.warnings, *judge_nulls(relation, settings.nulls, nulls))
+    judged = judge_nulls(relation, settings.nulls, nulls)
+    warnings = (*relation.warnings, *poll.warnings, *another_way(relation, start, start and start.edge), *judged)
     read_nulls = nulls if settings.nulls == "read" else 0
     if top is None and not read_nulls:
         end = found.renewed() if _is_old(start, poll) else None
@@ -87,6 +88,14 @@ def rewound_snapshot(mark: ColumnMark, value: CursorValue) -> ColumnMark:
     floor = value if forward or (bounds.floor is not None and order(value) < order(bounds.floor)) else bounds.floor
     kept = replace(bounds, floor=floor, view="", cut=False, placed=False, swept=False)
     return replace(mark, value=value, snapshot=replace(mark.snapshot, bounds=kept.to_json(mark.type)), edge=None)
+
+
+def another_way(relation: Relation, start: ColumnMark | None, other: object) -> tuple[str, ...]:
+    """What changes when the way to find late rows was changed since the mark was made."""
+    if start is None or other is None:
+        return ()
+    text = "the mark was made with another setting of late; what commits late at or below it is not found in this window"
+    return (f"{relation.stream}: {text}",)
 
 
 class _Search:

@@ -14,7 +14,10 @@ from headwater.sources.sql.relation import Relation
 def marks_at(
     text: str, relations: Sequence[Relation], marks: Mapping[str, ColumnMark], *, one: bool
 ) -> dict[str, ColumnMark]:
-    """A value for all streams, or `stream=value[,stream=value]`; streams that are not named stay where they are."""
+    """A value for all streams, or `stream=value[,stream=value]`; streams that are not named stay where they are.
+
+    `marks` are those whose transaction numbers still mean something; the others are made anew from the value.
+    """
     streams = {relation.stream: relation for relation in relations}
     named = {} if one else _named(text, streams)
     if not named:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.config.sql_source import SqlSource
 from headwater.model.marks import ColumnMark
 from headwater.model.rows import Split
-from headwater.sources.sql import statements
+from headwater.sources.sql import late, statements
 from headwater.sources.sql.cursor_text import parse_value
 from headwater.sources.sql.late import Bounds, check_same_database
 from headwater.sources.sql.postgres_catalog import relations_of, server_of
@@ -99,6 +99,12 @@ class PostgresDatabase:
             check_same_database(stream, end, cluster)
         self._session.begin_view()
         return PostgresView(self._session, self._settings, None, self.fingerprint)
+
+    def knows(self, mark: ColumnMark) -> bool:
+        if mark.snapshot is None or mark.snapshot.cluster != server_of(self._session).cluster:
+            return False
+        following = int(current_snapshot(self._session).split(":")[1])
+        return 0 <= following - mark.snapshot.horizon < late.OLDEST
 
     def planned(self) -> None:
         """A snapshot hinders nobody, and executors will read in it."""

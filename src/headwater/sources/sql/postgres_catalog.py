@@ -15,6 +15,7 @@ from headwater.sources.sql.relation import Column, Relation, Subject
 from headwater.sources.sql.statements import describe
 
 DIALECT = "postgres"
+_OLDEST_VERSION = 130_000  # the first with 64-bit transaction numbers in SQL
 _KINDS_WITH_ROWS = "('r', 'p', 'v', 'm', 'f')"
 _PLACED = ("r", "m")  # one heap of their own: can be split by place
 _ALL = f"""
@@ -67,6 +68,11 @@ FROM pg_database d WHERE d.datname = current_database()"""
 
 
 def server_of(session: PostgresSession) -> Server:
+    if session.server_version < _OLDEST_VERSION:
+        raise InputError(
+            f"{session.address}: the server is PostgreSQL {session.server_version // 10000}; 13 or newer is needed",
+            hint="upgrade the server, or read it through its JDBC driver (url: jdbc:postgresql://…)",
+        )
     ((cluster, role, sees, standby),) = session.fetch(_SERVER)
     return Server(cluster, role, sees, standby)
 

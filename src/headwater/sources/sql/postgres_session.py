@@ -71,11 +71,17 @@ class PostgresSession:
                 found.append((name.decode(), result.ftype(number), result.fmod(number)))
             return found
 
+    @property
+    def server_version(self) -> int:
+        """As PostgreSQL counts: 180001 is 18.1."""
+        return self._connected().info.server_version
+
     def begin_view(self) -> None:
         """One snapshot for everything up to `end_view`."""
         self.end_view()
         with translated(self.address):
-            self._connected().execute(BEGIN)
+            # The settings again: a pooler in between may give this transaction another server session.
+            self._connected().execute(f"{BEGIN}; {set_session()}")
 
     def export(self) -> str:
         """The name under which executors can read in the same snapshot, as long as the view lasts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.config.sql_source import SqlSource
 from headwater.model.errors import SourceChanged
@@ -23,7 +23,7 @@ from headwater.sources.sql.position import marks_at
 from headwater.sources.sql.postgres import PostgresView
 from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.start import first_value
-from headwater.sources.sql.view import Database, Limits, Outcome, ReadBySpark, Stream, View
+from headwater.sources.sql.view import Database, Limits, NumbersTransactions, Outcome, ReadBySpark, Stream, View
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,11 @@ class PolledSql:
             placed = {relation.stream: self._place(relation, view) for relation in relations}
             self._end_view()
             return self._together(placed)
+        if isinstance(self._database, NumbersTransactions):
+            numbered = self._database
+            marks = {
+                stream: each if numbered.knows(each) else replace(each, snapshot=None) for stream, each in marks.items()
+            }
         return self._together(marks_at(text, relations, marks, one=self._settings.tables is None))
 
     def close(self) -> None:

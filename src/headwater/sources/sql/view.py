@@ -105,6 +105,14 @@ class Database(Protocol):
         """Give back connections; the next use connects again."""
 
 
+@runtime_checkable
+class NumbersTransactions(Protocol):
+    """A database whose marks hold numbers of transactions."""
+
+    def knows(self, mark: ColumnMark) -> bool:
+        """Whether the numbers in this mark mean something here: not on another server, nor after a restore."""
+
+
 def part_count(rows: int | None, limits: Limits, *, rows_each: int = 200_000) -> int:
     """How many parts a window is read in: enough for the cores, none of them tiny, none of them endless."""
     if limits.splits is not None:

@@ -88,8 +88,14 @@ SELECT CAST(`x` AS CHAR) AS `x` FROM `sales`.`orders`;
 -- JSON as string (as_text)
 SELECT CAST(`x` AS CHAR) AS `x` FROM `sales`.`orders`;
 
+-- CHAR as string
+SELECT CAST(`x` AS CHAR) AS `x` FROM `sales`.`orders`;
+
+-- CHAR as string (as_text)
+SELECT CAST(`x` AS CHAR) AS `x` FROM `sales`.`orders`;
+
 -- ENUM as string
-SELECT `x` FROM `sales`.`orders`;
+SELECT CAST(`x` AS CHAR) AS `x` FROM `sales`.`orders`;
 
 -- ENUM as string (as_text)
 SELECT CAST(`x` AS CHAR) AS `x` FROM `sales`.`orders`;

@@ -76,3 +76,15 @@ SELECT "x" FROM "sales"."orders";
 -- NVARCHAR2 as string (as_text)
 SELECT "x" AS "x" FROM "sales"."orders";
 
+-- CHAR as string
+SELECT CAST("x" AS VARCHAR2(4000)) AS "x" FROM "sales"."orders";
+
+-- CHAR as string (as_text)
+SELECT CAST("x" AS VARCHAR2(4000)) AS "x" FROM "sales"."orders";
+
+-- NCHAR as string
+SELECT CAST("x" AS NVARCHAR2(2000)) AS "x" FROM "sales"."orders";
+
+-- NCHAR as string (as_text)
+SELECT CAST("x" AS NVARCHAR2(2000)) AS "x" FROM "sales"."orders";
+

@@ -106,3 +106,9 @@ SELECT [x] FROM [sales].[orders];
 -- ntext as string (as_text)
 SELECT CAST([x] AS nvarchar(max)) AS [x] FROM [sales].[orders];
 
+-- char as string
+SELECT CAST([x] AS nvarchar(max)) AS [x] FROM [sales].[orders];
+
+-- char as string (as_text)
+SELECT CAST([x] AS nvarchar(max)) AS [x] FROM [sales].[orders];
+
