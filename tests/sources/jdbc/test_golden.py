@@ -28,9 +28,44 @@ CURSORS = {
     "oracle": ["NUMBER(18)", "NUMBER", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "VARCHAR2"],
 }
 OTHERS = {
-    "mysql": ["TINYINT", "INT UNSIGNED", "FLOAT", "DOUBLE", "BIT", "TIME", "YEAR", "JSON", "ENUM", "BLOB", "LONGTEXT"],
-    "tsql": ["bit", "int identity", "real", "float", "money", "time", "uniqueidentifier", "xml", "timestamp", "ntext"],
-    "oracle": ["FLOAT", "BINARY_FLOAT", "BINARY_DOUBLE", "CLOB", "RAW", "INTERVAL DAY TO SECOND", "NVARCHAR2"],
+    "mysql": [
+        "TINYINT",
+        "INT UNSIGNED",
+        "FLOAT",
+        "DOUBLE",
+        "BIT",
+        "TIME",
+        "YEAR",
+        "JSON",
+        "CHAR",
+        "ENUM",
+        "BLOB",
+        "LONGTEXT",
+    ],
+    "tsql": [
+        "bit",
+        "int identity",
+        "real",
+        "float",
+        "money",
+        "time",
+        "uniqueidentifier",
+        "xml",
+        "timestamp",
+        "ntext",
+        "char",
+    ],
+    "oracle": [
+        "FLOAT",
+        "BINARY_FLOAT",
+        "BINARY_DOUBLE",
+        "CLOB",
+        "RAW",
+        "INTERVAL DAY TO SECOND",
+        "NVARCHAR2",
+        "CHAR",
+        "NCHAR",
+    ],
 }
 DAY = dt.datetime.fromisoformat("2026-03-29T01:30:00.123456")
 VALUES = {

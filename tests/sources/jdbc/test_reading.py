@@ -49,7 +49,9 @@ def pollers(spark) -> Iterator[Callable[..., JdbcPoller]]:
 @pytest.fixture
 def shop(tmp_path: Path) -> sqlite3.Connection:
     with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, price DECIMAL(10,2), at TIMESTAMP NOT NULL)")
+        connection.execute(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, price DECIMAL(10,2), at TIMESTAMP NOT NULL, code CHAR(4) DEFAULT 'ab')"
+        )
         yield connection
 
 
@@ -91,7 +93,8 @@ def test_rows_that_share_the_marks_value_are_read_once(database, pollers):
 
 def test_a_window_in_parts_is_cut_by_max_rows_and_keeps_ties_together(shop, tmp_path, pollers):
     shop.executemany(
-        "INSERT INTO orders VALUES (?, ?, ?)", [(i, i / 4, f"2026-01-01 00:00:{i // 5:02d}") for i in range(100)]
+        "INSERT INTO orders (id, price, at) VALUES (?, ?, ?)",
+        [(i, i / 4, f"2026-01-01 00:00:{i // 5:02d}") for i in range(100)],
     )
     poller = pollers("jdbc:sqlite:shop.db", folder=tmp_path, table="orders", cursor="at", max_rows=52, splits=3)
     first = poller.poll()
@@ -217,14 +220,16 @@ def test_secrets_show_in_no_plan_and_in_no_error(database, pollers, spark):
 
 
 def test_a_pipeline_lands_in_an_iceberg_table(shop, tmp_path, spark, namespace):
-    shop.execute("INSERT INTO orders VALUES (1, 1.5, '2026-01-01 00:00:00'), (2, 2.5, '2026-01-01 00:00:01')")
+    shop.execute(
+        "INSERT INTO orders (id, price, at) VALUES (1, 1.5, '2026-01-01 00:00:00'), (2, 2.5, '2026-01-01 00:00:01')"
+    )
     source = {"sql": {"url": "jdbc:sqlite:shop.db", "table": "orders", "cursor": "at"}}
     sinks = [{"iceberg": {"table": f"{namespace}.orders", "mode": "merge", "key": ["id"]}}]
     settings = PipelineSettings.model_validate({"pipeline": "shop", "source": source, "sinks": sinks})
     with Project(ProjectSettings(progress="memory:"), tmp_path, spark=spark) as project:
         pipeline = project.pipeline(settings)
         assert [pipeline.run_once().outcome for _ in range(2)] == ["landed", "nothing new"]
-        shop.execute("INSERT INTO orders VALUES (3, 3.5, '2026-01-01 00:00:01')")
+        shop.execute("INSERT INTO orders (id, price, at) VALUES (3, 3.5, '2026-01-01 00:00:01')")
         shop.execute("UPDATE orders SET price = 9, at = '2026-01-01 00:00:02' WHERE id = 1")
         assert pipeline.run_once().outcome == "landed"
     landed = spark.sql(f"SELECT id, CAST(price AS string) p FROM {namespace}.orders ORDER BY id").collect()

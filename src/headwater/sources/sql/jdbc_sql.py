@@ -121,19 +121,20 @@ def _tsql_text(what: Condition, kind: str, declared: str) -> Condition:  # noqa:
             return _cast(what, "nvarchar(max)")
 
 
-def _oracle_text(what: Condition, kind: str, declared: str) -> Condition:
-    zoned = "ZONE" in declared
+def _oracle_text(what: Condition, kind: str, declared: str) -> Condition:  # noqa: PLR0911 - one case per type
     if kind == "timestamptz":
         return _call("TO_CHAR", _call("SYS_EXTRACT_UTC", what), _text(_ORACLE_TIME))
     if declared == "DATE":
         return _call("TO_CHAR", what, _text(_ORACLE_SECOND))
     if declared.startswith("TIMESTAMP"):
-        full = "YYYY-MM-DD HH24:MI:SS.FF9" + (" TZH:TZM" if zoned else "")
+        full = "YYYY-MM-DD HH24:MI:SS.FF9" + (" TZH:TZM" if "ZONE" in declared else "")
         return _call("TO_CHAR", what, _text(_ORACLE_TIME if kind == "timestamp" else full))
     if kind in ("int64", "decimal") or declared.startswith(("NUMBER", "FLOAT", "BINARY_")):
         return _call("TO_CHAR", what, _text("TM9"), _text("NLS_NUMERIC_CHARACTERS='.,'"))
     if "RAW" in declared:
         return _call("RAWTOHEX", what)
+    if declared in ("CHAR", "NCHAR"):
+        return _cast(what, "VARCHAR2(4000)" if declared == "CHAR" else "NVARCHAR2(2000)")
     return what if "CHAR" in declared or "CLOB" in declared else _call("TO_CHAR", what)
 
 

@@ -76,6 +76,8 @@ _CURSORS = {
     "string": CursorType.STRING,
 }
 _BY_TEXT = ("date", "timestamp", "timestamptz")
+# Spark would fill them up with blanks to their declared length, which databases count in other units, or not at all.
+_FIXED = {"mysql": ("CHAR", "ENUM", "SET"), "tsql": ("CHAR", "NCHAR"), "oracle": ("CHAR", "NCHAR")}
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def column_of(dialect: str, found: Described, stream: str, *, text: bool) -> Col
     kind = None if text else _kind(dialect, found, stream)
     if kind is None:
         return Column(found.name, "string", found.nullable, as_text=True, declared=found.word)
-    by_text = kind in _BY_TEXT or (dialect == "sqlite" and kind not in ("string", "binary", "float64"))
+    by_text = kind in _BY_TEXT or found.word in _FIXED.get(dialect, ())
+    by_text = by_text or (dialect == "sqlite" and kind not in ("binary", "float64"))
     return Column(found.name, kind, found.nullable, as_text=by_text, declared=found.word)
 
 
