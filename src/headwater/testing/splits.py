@@ -20,10 +20,11 @@ class TableSplit:
 
     table: pa.Table = field(repr=False)
     error: Exception | None = None
+    counted: bool = True  # False: its number of rows is not known beforehand
 
     @property
     def rows(self) -> int | None:
-        return int(self.table.num_rows)
+        return int(self.table.num_rows) if self.counted else None
 
     def read(self) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=1 << 16)
@@ -79,14 +80,19 @@ def table_rows(
     key: Sequence[str] = (),
     order: Sequence[str] = (),
     splits: int = 1,
+    counted: bool = True,
 ) -> TableRows:
     """A table as the rows of a window, cut into splits of similar size."""
     size = -(-table.num_rows // splits) or 1
-    parts = tuple(TableSplit(table.slice(start, size)) for start in range(0, max(table.num_rows, 1), size))
+    parts = tuple(
+        TableSplit(table.slice(start, size), None, counted) for start in range(0, max(table.num_rows, 1), size)
+    )
     return TableRows(stream, parts, table.schema, tuple(key), tuple(order))
 
 
 def failing_rows(rows: TableRows, error: HeadwaterError | Exception) -> TableRows:
     """The same rows, whose last split fails at its end."""
     *others, last = rows.splits
-    return TableRows(rows.stream, (*others, TableSplit(last.table, error)), rows.schema, rows.key, rows.order)
+    return TableRows(
+        rows.stream, (*others, TableSplit(last.table, error, last.counted)), rows.schema, rows.key, rows.order
+    )

@@ -216,7 +216,7 @@ def test_an_error_in_a_task_reaches_the_user_as_it_was() -> None:
         if isinstance(error, SourceUnreachable):
             assert (type(found), found.message, found.hint) == (SourceUnreachable, "db is gone", "start it")
         else:
-            assert found.message == "shop: a task failed: ValueError: boom at postgresql://u:****@h/d"
+            assert found.message == "shop: ValueError: boom at postgresql://u:****@h/d"
     assert (
         task_error("[DIVIDE_BY_ZERO] Division by zero.\nstack", "shop").message
         == "shop: [DIVIDE_BY_ZERO] Division by zero."

@@ -38,10 +38,13 @@ class CrashAt:
         ),
     ],
 )
-def test_a_failing_split_leaves_no_file_and_no_snapshot(lands: Lands, lake_folder: Path, error, kind, text) -> None:
+@pytest.mark.parametrize("counted", [True, False], ids=["in this process", "in a task"])
+def test_a_failing_split_leaves_no_file_and_no_snapshot(
+    lands: Lands, lake_folder: Path, error, kind, text, counted
+) -> None:
     lands.land(orders([1]), 99)
     with pytest.raises(kind) as failed:
-        lands.land(failing_rows(orders(range(20)), error), 1)
+        lands.land(failing_rows(orders(range(20), counted=counted), error), 1)
     assert text in failed.value.message
     assert "secret" not in str(failed.value)
     assert len(lands.snapshots()) == 1
@@ -49,7 +52,7 @@ def test_a_failing_split_leaves_no_file_and_no_snapshot(lands: Lands, lake_folde
 
 
 def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(lands: Lands, lake_folder: Path) -> None:
-    rows = orders(range(20), splits=4)
+    rows = orders(range(20), splits=4, counted=False)
     with pytest.raises(SourceUnreachable):
         lands.land(failing_rows(rows, SourceUnreachable("gone")), 1)
     lands.land(rows, 1)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.sinks.iceberg.landing import Lands, orders
 
+from headwater.sinks.iceberg.catalog import find_table
+from headwater.sinks.iceberg.naming import table_for
 from headwater.testing.splits import FrameRows
 
 pytestmark = pytest.mark.spark
@@ -33,7 +35,7 @@ def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> N
 def test_windows_are_appended_one_snapshot_each(lands: Lands, lake_folder: Path) -> None:
     sink = lands.sink()
     for number in (1, 2, 3):
-        sink.land(lands.attempt(number), orders(range(number * 10, number * 10 + 10), splits=2))
+        sink.land(lands.attempt(number), orders(range(number * 10, number * 10 + 10), splits=2, counted=number != 2))
     assert len(lands.rows()) == 30
     stamps = [(s["headwater.window"], s["headwater.rows"], s["headwater.pipeline"]) for s in lands.snapshots()]
     assert stamps == [(lands.attempt(n).window.id, "10", "shop") for n in (1, 2, 3)]
@@ -111,6 +113,31 @@ def test_a_window_that_never_landed_is_not_claimed(lands: Lands) -> None:
     lands.land(orders([1]), 1)
     assert sink.landed(lands.attempt(2), "shop.orders") is None
     assert sink.landed(lands.attempt(1, pipeline="other"), "shop.orders") is None
+
+
+def test_a_window_is_recognised_behind_many_snapshots_of_others(lands: Lands) -> None:
+    sink = lands.sink()
+    first = sink.land(lands.attempt(1), orders([1]))
+    table = find_table(lands.spark, table_for(lands.table, "x"))
+    for _ in range(20):
+        table.java.newAppend().commit()
+    for asked in (sink, lands.sink()):
+        landing = asked.landed(lands.attempt(1), "shop.orders")
+        assert landing is not None
+        assert landing.proof == first.proof
+    sink.land(lands.attempt(2), orders([2]))
+    lands.spark.sql(f"CALL lake.system.rollback_to_snapshot('{lands.table}', {first.proof['snapshot']})")
+    assert sink.landed(lands.attempt(2), "shop.orders") is None
+    sink.land(lands.attempt(2), orders([2]))
+    assert [row["id"] for row in lands.rows()] == [1, 2]
+
+
+def test_a_table_that_was_dropped_is_made_again(lands: Lands) -> None:
+    sink = lands.sink()
+    sink.land(lands.attempt(1), orders([1]))
+    lands.spark.sql(f"DROP TABLE {lands.table}")
+    sink.land(lands.attempt(2), orders([2]))
+    assert [row["id"] for row in lands.rows()] == [2]
 
 
 def test_an_empty_window_changes_nothing(lands: Lands) -> None:

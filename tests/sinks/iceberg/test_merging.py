@@ -62,26 +62,30 @@ def test_a_promise_of_new_keys_is_checked(lands: Lands) -> None:
         lands.land(orders([3, 6], "new"), 3, mode="merge", upsert="append")
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        pa.array([dt.date(2024, 1, n) for n in range(1, 10)]),
-        pa.array([dt.datetime(2024, 1, n, tzinfo=dt.UTC) for n in range(1, 10)], pa.timestamp("us", "UTC")),
-        pa.array([decimal.Decimal(n) / 10 for n in range(9)], pa.decimal128(9, 2)),
-        pa.array([uuid.UUID(int=n).bytes for n in range(9)], pa.uuid()),
-        pa.array([bytes([n]) for n in range(9)]),
-        pa.array([f"key {'long ' * 20}{n}" for n in range(9)]),
-    ],
-    ids=lambda keys: str(keys.type),
-)
-@pytest.mark.parametrize("upsert", ["auto", "merge"])
-def test_keys_of_every_kind_are_found(lands: Lands, keys: pa.Array, upsert: str) -> None:
-    def rows(start: int, text: str) -> pa.Table:
-        return pa.table({"k": keys.slice(start, 6), "id": list(range(start, start + 6)), "note": [text] * 6})
+KEYS = {
+    "day": pa.array([dt.date(2024, 1, n) for n in range(1, 10)]),
+    "at": pa.array([dt.datetime(2024, 1, n, tzinfo=dt.UTC) for n in range(1, 10)], pa.timestamp("us", "UTC")),
+    "wall": pa.array([dt.datetime(1960, 1, n) for n in range(1, 10)], pa.timestamp("us")),  # noqa: DTZ001
+    "price": pa.array([decimal.Decimal(n - 4) / 10 for n in range(9)], pa.decimal128(9, 2)),
+    "uid": pa.array([uuid.UUID(int=n).bytes for n in range(9)], pa.uuid()),
+    "raw": pa.array([bytes([n]) for n in range(9)]),
+    "text": pa.array([f"key {'long ' * 20}{n}" for n in range(9)]),
+    "small": pa.array(range(-4, 5), pa.int16()),
+}
 
-    sink = lands.sink(mode="merge", key=["k"], upsert=upsert)
-    sink.land(lands.attempt(1), table_rows(rows(0, "old"), key=["k"]))
-    sink.land(lands.attempt(2), table_rows(rows(3, "new"), key=["k"]))
+
+@pytest.mark.parametrize(
+    ("key", "upsert"), [*(([name], "auto") for name in KEYS), (list(KEYS), "auto"), (list(KEYS), "merge")], ids=str
+)
+def test_keys_of_every_kind_are_found(lands: Lands, key: list[str], upsert: str) -> None:
+    def rows(start: int, text: str) -> pa.Table:
+        keys = {name: KEYS[name].slice(start, 6) for name in key}
+        return pa.table({**keys, "id": list(range(start, start + 6)), "note": [text] * 6})
+
+    sink = lands.sink(mode="merge", key=key, upsert=upsert)
+    sink.land(lands.attempt(1), table_rows(rows(0, "old"), key=key))
+    landing = sink.land(lands.attempt(2), table_rows(rows(3, "new"), key=key))
+    assert landing.proof["upsert"] == ("merge" if upsert == "merge" else "delete-append")
     assert [(row["id"], row["note"]) for row in lands.rows()] == [(n, "old" if n < 3 else "new") for n in range(9)]
 
 

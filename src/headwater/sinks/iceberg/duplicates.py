@@ -31,11 +31,9 @@ def replaced_rows(
     if repeated.num_rows == 0:
         return {}
     orders = [f"o{n}" for n in range(len(order))]
-    # NULL in the order stands before every value.
-    descending = [(name, "descending") for name in orders]
-    places = pc.sort_indices(
-        repeated, sort_keys=[*((name, "ascending") for name in keys), *descending], null_placement="at_end"
-    )
+    ascending = [(name, "ascending") for name in keys]
+    # Arrow puts NULL last: in the order it stands before every value.
+    places = pc.sort_indices(repeated, sort_keys=[*ascending, *((name, "descending") for name in orders)])
     repeated = repeated.take(places)
     first_of_key = _changes(repeated, keys)
     first_of_order = first_of_key | _changes(repeated, orders)

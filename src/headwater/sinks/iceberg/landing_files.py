@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,13 @@ from headwater.model.rows import Rows, Split, SplitRows
 from headwater.sinks.iceberg.leftovers import folder_of
 from headwater.sinks.iceberg.storage import list_files, remove_files
 from headwater.sinks.iceberg.table import LakeTable
-from headwater.sinks.iceberg.tasks import run_over_frame, run_tasks
+from headwater.sinks.iceberg.tasks import run_here, run_over_frame, run_tasks
 from headwater.sinks.iceberg.writing import WriteOrder, WrittenFile, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SMALL_WINDOW = 50_000
 
 
 class LandingFiles:
@@ -48,7 +50,9 @@ class LandingFiles:
         order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key)
         doing = f"{rows.stream}: writing to {self._table.name}"
         if isinstance(rows, SplitRows):
-            results = run_tasks(spark, partial(_write_split, order), rows.splits, doing)
+            work = partial(_write_split, order)
+            small = _is_small(rows.splits)
+            results = run_here(work, rows.splits, doing) if small else run_tasks(spark, work, rows.splits, doing)
         else:
             results = run_over_frame(rows.dataframe(spark), partial(_write_batches, order), doing)
         self.written = tuple(WrittenFile.from_bytes(result) for result in results)
@@ -74,6 +78,12 @@ class LandingFiles:
     def discard(self) -> None:
         """Remove everything that this try wrote; only where it is certain that it was not published."""
         remove_files(list_files(self.folder, self.prefix))
+
+
+def _is_small(splits: Sequence[Split]) -> bool:
+    """Whether the window is known to be read and written sooner than a Spark job with Python workers starts."""
+    counts = [split.rows for split in splits]
+    return all(count is not None for count in counts) and sum(count or 0 for count in counts) <= SMALL_WINDOW
 
 
 def _write_split(order: WriteOrder, split: Split) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _ENVELOPE = re.compile(r"headwater-task-error:([A-Za-z0-9+/=]+);")
 _RESULT = "result binary"
+_THREADS = 4
 
 
 class TaskFailed(Exception):
@@ -41,6 +43,17 @@ def run_tasks(
         return []
     frame = spark.range(0, len(items), 1, len(items))
     return _collect(frame.mapInArrow(partial(_run_items, work, tuple(items)), _RESULT), doing)
+
+
+def run_here(work: Callable[[Any], Iterable[bytes]], items: Sequence[object], doing: str) -> list[bytes]:
+    """The same in threads of this process, for work that is smaller than a Spark job around it."""
+    with ThreadPoolExecutor(max_workers=_THREADS) as threads:
+        try:
+            return [result for results in threads.map(lambda item: list(work(item)), items) for result in results]
+        except HeadwaterError:
+            raise
+        except Exception as error:
+            raise RunError(f"{doing}: {_last_line(error)}") from error
 
 
 def run_over_frame(
@@ -96,10 +109,12 @@ class _enveloped:  # noqa: N801 - a context manager, read as an adjective
         if isinstance(error, HeadwaterError):
             raise TaskFailed(_envelope(type(error).__name__, error.message, error.hint)) from None
         if isinstance(error, Exception):
-            text = masked(str(error)).strip()
-            raise TaskFailed(
-                _envelope("", f"{type(error).__name__}: {text.splitlines()[-1] if text else ''}", "")
-            ) from None
+            raise TaskFailed(_envelope("", _last_line(error), "")) from None
+
+
+def _last_line(error: Exception) -> str:
+    lines = masked(str(error)).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"
 
 
 def _envelope(kind: str, message: str, hint: str) -> str:
@@ -122,7 +137,7 @@ def task_error(text: str, doing: str) -> HeadwaterError:
         known = getattr(errors, kind, None) if kind else None
         if isinstance(known, type) and issubclass(known, HeadwaterError):
             return known(message, hint=hint)
-        return RunError(f"{doing}: a task failed: {message}", hint=hint)
+        return RunError(f"{doing}: {message}", hint=hint)
     lines = [line.strip() for line in masked(text).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith("[")][:1]  # Spark's own error classes come first
     causes = [line for line in lines if re.match(r"(Caused by: )?[\w.]+(Error|Exception)\b", line)]
