@@ -33,9 +33,9 @@ class SqlSource(Settings):
     url: SecretText = Field(examples=["${PG_URL}"])
     """`postgresql://…`, `sqlite:///shop.db`, `mysql://…`, `mariadb://…`, `mssql://…`, `oracle://…`, or `jdbc:…`."""
     table: str | None = None
-    """One table, `schema.name`."""
+    """One table, `schema.name`, exactly as the database spells it; `"odd.schema".name` where a name holds a dot."""
     tables: list[str] | None = None
-    """Several tables, each a stream of its own; `sales.*` matches by name."""
+    """Several tables, each a stream of its own; `sales.*` matches by name, and new tables that match are taken up."""
     query: str | None = None
     """A SELECT instead of a table."""
     cursor: str = Field(examples=["updated_at"])
@@ -45,9 +45,9 @@ class SqlSource(Settings):
     nulls: Literal["fail", "ignore", "read"] = "ignore"
     """Rows whose cursor is NULL: stop, leave out with a warning, or read (each once)."""
     late: Literal["auto", "scan", "off"] | Lookback = "auto"
-    """How rows that commit late are found; see docs/guarantees.md#g6."""
+    """How rows that commit late are found; see docs/guarantees.md#g6. `auto`: on PostgreSQL tables all of them, elsewhere those that share the mark's value. `scan`: PostgreSQL, for cursors that applications fill; looks through the whole table and also reads again every row that was changed. `off`: such rows are lost."""
     columns: list[str] | None = None
-    """Only these columns. The cursor is always read."""
+    """Only these columns. The cursor and `key` are always read."""
     as_text: list[str] = []
     """Columns to read as text, for values that their type cannot keep (infinity, NaN, BC dates)."""
     where: str | None = None
@@ -55,7 +55,7 @@ class SqlSource(Settings):
     key: list[str] | None = None
     """Columns that name a row, where the database does not know a primary key."""
     max_rows: int | None = Field(default=None, gt=0)
-    """At most about this many rows per cycle; rows that share a cursor value stay together."""
+    """At most about this many rows per cycle; rows that share a cursor value stay together, late rows are never left."""
     splits: int | None = Field(default=None, gt=0)
     """Parallel reads per stream; by default from the number of rows and the cores."""
     jdbc: JdbcSettings = JdbcSettings()
