@@ -27,13 +27,13 @@ demo: java .venv/installed
 	@.venv/bin/headwater demo
 
 test: java .venv/installed
-	$(PYTEST) -n 2 --dist loadfile -m "not soak" -q
+	$(PYTEST) -n 2 --dist worksteal -m "not soak" -q
 
 check: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	$(PYTEST) -n 2 --dist loadfile -m "not spark and not soak" -q
+	$(PYTEST) -n 2 --dist worksteal -m "not spark and not soak" -q
 
 soak: java .venv/installed
 	$(PYTEST) -m soak -q
