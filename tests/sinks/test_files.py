@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from headwater.sinks.files.formats import writer_for
 from headwater.sinks.files.manifest import ObjectManifestTarget
 from headwater.sinks.files.names import folder_name
 from headwater.sinks.files.places import ObjectPlace, storage_errors
+from headwater.sinks.files.rename import RenameTarget
 from headwater.testing.memory_rows import DataFrameRows, MemoryRows, attempt_at, table_of, window_up_to
 
 WINDOW = window_up_to(10)
@@ -122,7 +123,7 @@ def test_a_kill_around_the_publish_is_repaired_by_landing_again(tmp_path, publis
     sink.land(attempt, MemoryRows("orders", (table_of([1, 2]),)))
     assert ids(tmp_path) == [1, 2]
     assert len(list(tmp_path.rglob("*.parquet"))) == 1, "leftovers of the killed attempt are gone"
-    assert not list(tmp_path.rglob(".writing-*"))
+    assert not [path for path in tmp_path.rglob(".*") if path.name != ".headwater"]
 
 
 class Meanwhile:
@@ -168,7 +169,7 @@ def test_a_writer_overtaken_after_its_last_look_at_the_lease_doubles_nothing(tmp
 
 @pytest.mark.parametrize("publish", MODES)
 def test_of_writers_that_race_for_a_window_one_wins_and_nothing_is_lost(tmp_path, publish):
-    for number in range(10):
+    for number in range(25):
         folder = tmp_path / str(number)
         barrier, failed = threading.Barrier(4), []
 
@@ -191,6 +192,27 @@ def test_of_writers_that_race_for_a_window_one_wins_and_nothing_is_lost(tmp_path
             attempt_at(WINDOW, run="run-9", epoch=9), MemoryRows("orders", (table_of([1, 2, 3]),))
         )
         assert ids(folder) == [1, 2, 3], failed
+
+
+def test_a_folder_that_is_published_while_leftovers_are_removed_keeps_all_its_files(tmp_path):
+    for number in range(20):
+        target = RenameTarget(tmp_path / str(number), "orders")
+        stale, published = target.stage(attempt_at(WINDOW)).folder, tmp_path / str(number) / "published"
+        for file in range(200):
+            (stale / f"part-{file}").touch()
+        barrier = threading.Barrier(2)
+
+        def publish(stale=stale, published=published, barrier=barrier) -> None:
+            barrier.wait()
+            with suppress(FileNotFoundError):
+                stale.rename(published)
+
+        writer = threading.Thread(target=publish)
+        writer.start()
+        barrier.wait()
+        target.stage(attempt_at(WINDOW, run="run-2", epoch=2))
+        writer.join()
+        assert not published.exists() or len(list(published.iterdir())) == 200
 
 
 @pytest.mark.parametrize(

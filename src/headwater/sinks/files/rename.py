@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,12 +47,10 @@ class RenameTarget:
     def stage(self, attempt: Attempt) -> LocalPlace:
         """A hidden folder of this attempt's own."""
         durable_folder(self.folder)
-        # G4: we hold the lease, so other attempts of this pipeline are dead or stale. Without its folder a
-        # stale one can no longer publish, however late it wakes up.
-        prefix = f".writing-{tag(attempt.pipeline)}-"
-        for leftover in self.folder.glob(f"{prefix}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        place = LocalPlace(self.folder / f"{prefix}{attempt.window.id}-{attempt.run}-{uuid.uuid4().hex[:8]}")
+        pipeline = tag(attempt.pipeline)
+        self._remove_leftovers(pipeline)
+        name = f".writing-{pipeline}-{attempt.window.id}-{attempt.run}-{uuid.uuid4().hex[:8]}"
+        place = LocalPlace(self.folder / name)
         place.folder.mkdir()
         return place
 
@@ -90,6 +89,17 @@ class RenameTarget:
 
     def tidy(self, attempt: Attempt, record: Record) -> None:
         """Leftovers went when the attempt began."""
+
+    def _remove_leftovers(self, pipeline: str) -> None:
+        """G4: we hold the lease, so other attempts of this pipeline are dead or stale. Without its folder a stale
+        one can no longer publish, however late it wakes up.
+        """
+        for leftover in self.folder.glob(f".writing-{pipeline}-*"):
+            # Renamed before it is emptied: else a stale writer could publish it while files vanish from it.
+            with suppress(FileNotFoundError):
+                leftover.rename(leftover.with_name(f".removing-{pipeline}-{uuid.uuid4().hex}"))
+        for doomed in self.folder.glob(f".removing-{pipeline}-*"):
+            shutil.rmtree(doomed, ignore_errors=True)
 
     def _published(self, attempt: Attempt) -> Path:
         return self.folder / f"window={attempt.window.id}"
