@@ -37,11 +37,6 @@ def result(home: Path) -> dict:
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 class TestAfterTheDemo:
-    def test_it_took_less_than_ninety_seconds(self, result):
-        # Tests run side by side; a machine that has twice the work it can do takes twice as long.
-        crowded = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-        assert result["seconds"] < 90 * crowded
-
     def test_the_lake_holds_every_row_once_after_a_crash(self, result):
         assert result["landed"] == {
             "customers": {"shop": 5, "lake": 5, "log": 6, "versions": 6},

@@ -37,7 +37,7 @@ def load_function(reference: str, folder: Path) -> Callable[[Any], Any]:
                 f"the transform {reference} cannot be loaded: {type(error).__name__}: {masked(str(error))}",
                 hint=f"expected a module {module_name} in {folder} or among the installed packages",
             ) from error
-        function = getattr(module, name, None)
+        function: Callable[[Any], Any] | None = getattr(module, name, None)
         if not callable(function):
             raise TransformFailed(
                 f"the module {module_name} has no function {name}", hint=f"define in {module.__file__}: def {name}(df)"
@@ -80,12 +80,12 @@ def sent_by_value(folder: Path) -> Iterator[None]:
 
     modules = list(_modules[folder.resolve()].values())
     for module in modules:
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _of_these_names(folder: Path) -> dict[str, ModuleType]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def lend(spark: SparkSession) -> Mapping[str, str]:
     """The environment that lets a child process borrow this session's JVM."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to its gateway
+    if gateway is None:
+        raise ValueError("the session has no JVM of its own to lend")
     parameters = gateway.gateway_parameters
     return {
         "PYSPARK_GATEWAY_PORT": str(parameters.port),
@@ -31,7 +33,7 @@ def borrow() -> SparkSession:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm
     java_context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(
         jvm.org.apache.spark.SparkContext.getOrCreate()

@@ -21,7 +21,8 @@ class Door:
     def shut(self) -> None:
         """Break every connection and refuse new ones."""
         with contextlib.suppress(OSError):  # shut before
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept; the port is free after it
+            # Wakes the thread that waits in accept: the port is free only after it.
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._listener.close()
         with self._lock:

@@ -94,7 +94,9 @@ def another_way(relation: Relation, start: ColumnMark | None, other: object) -> 
     """What changes when the way to find late rows was changed since the mark was made."""
     if start is None or other is None:
         return ()
-    text = "the mark was made with another setting of late; what commits late at or below it is not found in this window"
+    text = (
+        "the mark was made with another setting of late; what commits late at or below it is not found in this window"
+    )
     return (f"{relation.stream}: {text}",)
 
 
