@@ -38,7 +38,7 @@ def publish_update(
         attempt.faults.reach("land.written")
         attempt.ensure_leased()
         builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
-        _swap(table, metadata, _without(builder, drop))
+        _swap(table, metadata, _without(builder, drop), int(snapshot.snapshotId()))
     except OutcomeUnknown:
         raise
     except Exception:
@@ -57,7 +57,7 @@ def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch:
     attempt.faults.reach("land.written")
     attempt.ensure_leased()
     builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
-    _swap(table, metadata, _without(builder, [branch, *drop]))
+    _swap(table, metadata, _without(builder, [branch, *drop]), snapshot)
     return snapshot
 
 
@@ -67,13 +67,25 @@ def _compare(table: LakeTable, metadata: Any, base: int | None) -> None:
         raise HeadMoved(f"{table.name}: another writer published while we wrote")
 
 
-def _swap(table: LakeTable, metadata: Any, builder: Any) -> None:
-    """The one step that readers see. From here on a failure leaves open whether it happened."""
+def _swap(table: LakeTable, metadata: Any, builder: Any, snapshot: int) -> None:
+    """The one step that readers see. Raises HeadMoved only when it certainly did not happen."""
     try:
         with reaching(table.name):
             table.operations.commit(metadata, builder.build())
     except HeadMoved:
-        raise
+        # A catalog that tries again by itself can meet its own success and call it a conflict.
+        if not _is_published(table, snapshot):
+            raise
+    except Exception as error:
+        raise OutcomeUnknown from error
+
+
+def _is_published(table: LakeTable, snapshot: int) -> bool:
+    try:
+        with reaching(table.name):
+            table.refresh()
+            util = table.jvm.org.apache.iceberg.util.SnapshotUtil
+            return table.head is not None and bool(util.isAncestorOf(table.java, snapshot))
     except Exception as error:
         raise OutcomeUnknown from error
 
