@@ -19,8 +19,8 @@ from headwater.model.errors import RunError
 from headwater.model.marks import ColumnMark, EdgeSeen
 from headwater.model.rows import Split
 from headwater.sources.sql import statements
-from headwater.sources.sql.by_snapshot import another_way
 from headwater.sources.sql.by_value import cut_value, top_value
+from headwater.sources.sql.late import another_way
 from headwater.sources.sql.lookback import below_by
 from headwater.sources.sql.nulls import judge_nulls
 from headwater.sources.sql.relation import Relation

@@ -12,7 +12,7 @@ from headwater.model.marks import ColumnMark, SnapshotSeen
 from headwater.model.rows import Split
 from headwater.sources.sql import late, statements
 from headwater.sources.sql.cursor_text import parse_value
-from headwater.sources.sql.late import Bounds, check_same_database, way_out
+from headwater.sources.sql.late import Bounds, another_way, check_same_database, way_out
 from headwater.sources.sql.nulls import judge_nulls
 from headwater.sources.sql.postgres import PostgresView
 from headwater.sources.sql.postgres_poll import Poll
@@ -88,16 +88,6 @@ def rewound_snapshot(mark: ColumnMark, value: CursorValue) -> ColumnMark:
     floor = value if forward or (bounds.floor is not None and order(value) < order(bounds.floor)) else bounds.floor
     kept = replace(bounds, floor=floor, view="", cut=False, placed=False, swept=False)
     return replace(mark, value=value, snapshot=replace(mark.snapshot, bounds=kept.to_json(mark.type)), edge=None)
-
-
-def another_way(relation: Relation, start: ColumnMark | None, other: object) -> tuple[str, ...]:
-    """What changes when the way to find late rows was changed since the mark was made."""
-    if start is None or other is None:
-        return ()
-    text = (
-        "the mark was made with another setting of late; what commits late at or below it is not found in this window"
-    )
-    return (f"{relation.stream}: {text}",)
 
 
 class _Search:

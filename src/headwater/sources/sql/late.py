@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from headwater.model.cursor import CursorType, CursorValue
 from headwater.model.errors import SourceChanged
 from headwater.model.marks import ColumnMark, Json
-from headwater.sources.sql.relation import Ticker
+from headwater.sources.sql.relation import Relation, Ticker
 
 # Ages of transactions are counted in 31 bits: a mark must not grow older than that.
 OLDEST = 1 << 31
@@ -173,3 +173,13 @@ def check_same_database(stream: str, mark: ColumnMark | None, cluster: str) -> N
 
 def way_out(mark: ColumnMark) -> str:
     return f"rewind the pipeline to a value you trust, for example --to {mark.value}"
+
+
+def another_way(relation: Relation, start: ColumnMark | None, other: object) -> tuple[str, ...]:
+    """What changes when the way to find late rows was changed since the mark was made."""
+    if start is None or other is None:
+        return ()
+    text = (
+        "the mark was made with another setting of late; what commits late at or below it is not found in this window"
+    )
+    return (f"{relation.stream}: {text}",)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from headwater.model.errors import BadPosition
 from headwater.model.marks import ColumnMark
-from headwater.sources.sql.by_snapshot import rewound_snapshot
 from headwater.sources.sql.names import did_you_mean
 from headwater.sources.sql.relation import Relation
 
@@ -53,4 +52,6 @@ def _at(relation: Relation, text: str, mark: ColumnMark | None) -> ColumnMark:
         ) from None
     if mark is None or (mark.column, mark.type) != (subject.cursor, subject.kind):
         return ColumnMark(subject.cursor, subject.kind, value)
+    from headwater.sources.sql.by_snapshot import rewound_snapshot  # noqa: PLC0415 - only a rewind pays
+
     return rewound_snapshot(mark, value)

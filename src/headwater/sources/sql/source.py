@@ -17,13 +17,13 @@ from headwater.model.rows import Rows, Split
 from headwater.model.source import Plan, StreamPlan
 from headwater.model.window import Window
 from headwater.sources.sql.by_edge import place_by_edge, plan_by_edge, splits_by_edge
-from headwater.sources.sql.by_snapshot import place_by_snapshot, plan_by_snapshot, splits_by_snapshot
 from headwater.sources.sql.by_value import place_by_value, plan_by_value, splits_by_value
 from headwater.sources.sql.position import marks_at
-from headwater.sources.sql.postgres import PostgresView
 from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.start import first_value
 from headwater.sources.sql.view import Database, Limits, NumbersTransactions, Outcome, ReadBySpark, Stream, View
+
+_BY_SNAPSHOT = ("bounded", "scan")  # the ways that need PostgreSQL's transaction numbers
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,21 @@ class PolledSql:
         if mark is None and self._settings.start == "latest":
             return Outcome(self._place(relation, view), 0, why=relation.why, warnings=relation.warnings)
         stream = Stream(relation, self._settings, marks.get(relation.stream), self._limits)
-        if isinstance(view, PostgresView) and view.poll and relation.late in ("bounded", "scan"):
-            return plan_by_snapshot(stream, view, view.poll)
+        if relation.late in _BY_SNAPSHOT:
+            from headwater.sources.sql.by_snapshot import plan_by_snapshot  # noqa: PLC0415 - PostgreSQL alone pays
+            from headwater.sources.sql.postgres import PostgresView  # noqa: PLC0415 - as above
+
+            if isinstance(view, PostgresView) and view.poll:
+                return plan_by_snapshot(stream, view, view.poll)
         return plan_by_value(stream, view) if relation.late == "off" else plan_by_edge(stream, view)
 
     def _place(self, relation: Relation, view: View) -> ColumnMark:
-        if isinstance(view, PostgresView) and view.poll and relation.late in ("bounded", "scan"):
-            return place_by_snapshot(relation, view, view.poll)
+        if relation.late in _BY_SNAPSHOT:
+            from headwater.sources.sql.by_snapshot import place_by_snapshot  # noqa: PLC0415 - as above
+            from headwater.sources.sql.postgres import PostgresView  # noqa: PLC0415 - as above
+
+            if isinstance(view, PostgresView) and view.poll:
+                return place_by_snapshot(relation, view, view.poll)
         if relation.late == "off":
             return place_by_value(relation, view)
         return place_by_edge(Stream(relation, self._settings, None, self._limits), view)
@@ -156,8 +164,12 @@ class PolledSql:
 
     def _splits(self, stream: Stream, end: ColumnMark, view: View, rows: int | None) -> tuple[Split, ...]:
         """By the way that the end mark was made, whatever the settings would choose today (G5)."""
-        if end.snapshot is not None and isinstance(view, PostgresView):
-            return splits_by_snapshot(stream, end, view, rows)
+        if end.snapshot is not None:
+            from headwater.sources.sql.by_snapshot import splits_by_snapshot  # noqa: PLC0415 - as above
+            from headwater.sources.sql.postgres import PostgresView  # noqa: PLC0415 - as above
+
+            if isinstance(view, PostgresView):
+                return splits_by_snapshot(stream, end, view, rows)
         if end.edge is not None:
             return splits_by_edge(stream, end, view, rows)
         return splits_by_value(stream, end, view, rows)
