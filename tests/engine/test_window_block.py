@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from headwater.sources.opening import open_source
 
 import headwater as hw
 from headwater.config.frozen import SecretText
 from headwater.config.pipeline import SourceSettings
 from headwater.model.errors import RunError
 from headwater.progress.memory import MemoryProgress
+from headwater.sources.opening import open_source
 
 pytestmark = pytest.mark.spark
 
