@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,12 +93,18 @@ def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(lake_folder: Path) -> Iterator[SparkSession]:
+def jars() -> Sequence[Path]:
+    """The JVM libraries; fetched here on a machine that has never run Spark."""
+    return ensure_jars(print)
+
+
+@pytest.fixture(scope="session")
+def spark(lake_folder: Path, jars: Sequence[Path]) -> Iterator[SparkSession]:
     """The worker's one session, with the catalog `lake` under `lake_folder`."""
     settings = ProjectSettings(
         lake=LakeSettings(warehouse=str(lake_folder)), spark=SparkSettings(master="local[2]", memory="1g")
     )
-    session = start_session(settings, lake_folder, ensure_jars(print))
+    session = start_session(settings, lake_folder, jars)
     yield session
     session.stop()
 

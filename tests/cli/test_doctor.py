@@ -12,6 +12,7 @@ from headwater.cli.completion import complete_names
 from tests.cli.conftest import ORDERS, Headwater, Shop
 
 
+@pytest.mark.usefixtures("jars")
 def test_a_healthy_project_gets_a_tick_on_every_line(headwater: Headwater, shop: Shop) -> None:
     done = headwater("doctor", "--set", "spark.memory=64m")
     lines = done.out.splitlines()
