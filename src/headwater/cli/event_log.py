@@ -79,6 +79,8 @@ class TerminalLog:
             self._forget(pipeline)
         line = event_line(pipeline, event, {name: value for name, value in fields.items() if name != "run"})
         self._console.print(line, style="red" if event == "failed" else "dim", markup=False)
+        if event in {"window", "recovering"}:
+            self.rows(pipeline, 0)  # the live line begins with the work, not with the first rows
 
     def rows(self, pipeline: str, count: int) -> None:
         with self._lock:
@@ -108,6 +110,8 @@ class TerminalLog:
 
 def landing_rate(count: int, seconds: float, expected: int | None) -> str:
     """`120,000 rows · 40,000 rows/s · 12 s left`."""
+    if count == 0:
+        return f"of {expected:,} rows" if expected else ""
     rate = count / seconds
     text = f"{count:,} rows · {rate:,.0f} rows/s"
     if expected and count < expected and rate > 0:
