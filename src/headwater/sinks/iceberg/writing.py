@@ -144,8 +144,13 @@ def repetitive_columns(table: pa.Table) -> list[str]:
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if not pa.types.is_nested(column.type) and 2 * len(column.unique()) <= sample.num_rows
+        if _is_plain(column.type) and 2 * len(column.unique()) <= sample.num_rows
     ]
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Arrow cannot count the different values of lists and of extension types (UUIDs)."""
+    return not pa.types.is_nested(kind) and not isinstance(kind, pa.BaseExtensionType)
 
 
 class _OpenFile:
