@@ -61,7 +61,7 @@ java:
 	  { echo "Python 3.11 or newer is needed, and $(PYTHON) is not: make PYTHON=/path/to/python3.11 …" >&2; exit 3; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "Python's venv module is missing: install it (for example: apt-get install python3-venv)." >&2; exit 3; }
-	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
 	@if .venv/bin/python -m pip install --quiet "uv==$(UV_VERSION)"; then \
 	  echo "installing what uv.lock names"; \
 	  .venv/bin/python -m uv sync --quiet --frozen --inexact --compile-bytecode --python .venv/bin/python; \
