@@ -21,6 +21,9 @@ from headwater.config.project import LakeSettings, ProjectSettings, SparkSetting
 from headwater.engine.session import start_session
 from headwater.services.jars import ensure_jars
 from headwater.services.postgres_server import running_postgres
+from tests.stack import kafka, pytest_sessionfinish, stack
+
+__all__ = ["kafka", "pytest_sessionfinish", "stack"]  # found here by pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,9 @@ from headwater.services import jars
 def folder(tmp_path, monkeypatch):
     """A private copy of the cache, so that a test may damage it."""
     jars.ensure_jars(print)
-    copy = tmp_path / "jars"
-    shutil.copytree(jars.cache_folder(), copy)
-    monkeypatch.setenv("HEADWATER_JARS", str(copy))
-    return copy
+    shutil.copytree(jars.cache_folder(), tmp_path / "spark")
+    monkeypatch.setenv("HEADWATER_JARS", str(tmp_path))
+    return tmp_path / "spark"
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import enum
 import hashlib
 import importlib.util
 import json
@@ -10,18 +10,34 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from headwater.engine.java import find_java
 from headwater.model.errors import JarsMissing
+from headwater.services.folder_lock import locked
 
 _IVY = Path(__file__).parent / "ivy"
 _MANIFEST = "manifest.json"
-_REPAIR = "headwater jars fetch"
+
+
+class JarSet(enum.StrEnum):
+    """The configurations of ivy.xml: fetched apart, when something first needs them."""
+
+    spark = "spark"
+    broker = "broker"
+    connect = "connect"
+    debezium = "debezium"
+
+    @property
+    def repair(self) -> str:
+        """The command that brings the set into order."""
+        return "headwater jars fetch" if self is JarSet.spark else f"headwater jars fetch --set {self}"
+
+
+_MEGABYTES = {JarSet.spark: 70, JarSet.broker: 44, JarSet.connect: 34, JarSet.debezium: 5}
 
 
 @dataclass(frozen=True)
@@ -33,40 +49,52 @@ class Jar:
     state: str  # present · missing · damaged
 
 
-def cache_folder() -> Path:
-    """HEADWATER_JARS, else the user's cache folder; one folder per ivy.xml, so versions live side by side."""
+def cache_folder(which: JarSet = JarSet.spark) -> Path:
+    """In HEADWATER_JARS, else in the user's cache folder; one folder per declaration, so versions live side by side."""
     if given := os.environ.get("HEADWATER_JARS"):
-        return Path(given)
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "headwater" / f"jars-{_declaration_digest()[:12]}"
+        return Path(given) / which
+    return cache_root() / f"{which}-{_declaration_digest(which)[:12]}"
 
 
-def declared() -> Sequence[str]:
-    """The file names that ivy.xml asks for."""
-    dependencies = ET.parse(_IVY / "ivy.xml").iter("dependency")  # noqa: S314 - our own file
-    return tuple(f"{d.attrib['name']}-{d.attrib['rev']}.jar" for d in dependencies)
+def cache_root() -> Path:
+    """Where everything is kept that was fetched or built once for this user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 
-def ensure_jars(say: Callable[[str], None]) -> Sequence[Path]:
+def declared(which: JarSet = JarSet.spark) -> Sequence[str]:
+    """The file names that ivy.xml asks for; a set may hold more, which these need."""
+    return tuple(_file_name(dependency) for dependency in _dependencies(which))
+
+
+def declared_version(which: JarSet) -> str:
+    """The version of a set is that of what it is named for, which comes first."""
+    return _dependencies(which)[0].attrib["rev"]
+
+
+def ensure_jars(say: Callable[[str], None], which: JarSet = JarSet.spark) -> Sequence[Path]:
     """The jars' paths; fetched first if one is missing or its size is not what was fetched."""
-    folder = cache_folder()
-    if all(jar.state == "present" for jar in inspect(folder, checksums=False)):
-        return [folder / name for name in declared()]
-    with _locked(folder):
-        # Another process may have fetched them while we waited for the lock.
-        if any(jar.state != "present" for jar in inspect(folder, checksums=False)):
-            say(f"fetching {len(declared())} JVM libraries (about 60 MB, once) into {folder}")
-            fetch(folder)
-    return [folder / name for name in declared()]
+    folder = cache_folder(which)
+    if not _complete(folder, which):
+        with locked(folder):
+            # Another process may have fetched them while we waited for the lock.
+            if not _complete(folder, which):
+                say(f"fetching the JVM libraries for {which} (about {_MEGABYTES[which]} MB, once) into {folder}")
+                fetch(folder, which)
+    return [jar.path for jar in inspect(folder, which, checksums=False)]
 
 
-def inspect(folder: Path, *, checksums: bool) -> Sequence[Jar]:
+def _complete(folder: Path, which: JarSet) -> bool:
+    return all(jar.state == "present" for jar in inspect(folder, which, checksums=False))
+
+
+def inspect(folder: Path, which: JarSet = JarSet.spark, *, checksums: bool) -> Sequence[Jar]:
     """The state of every jar: by size, and by checksum when asked."""
     manifest = _read_manifest(folder)
-    return [Jar(name, folder / name, _state(folder / name, manifest.get(name), checksums)) for name in declared()]
+    names = dict.fromkeys([*declared(which), *manifest])
+    return [Jar(name, folder / name, _state(folder / name, manifest.get(name), checksums)) for name in names]
 
 
-def fetch(folder: Path) -> None:
+def fetch(folder: Path, which: JarSet = JarSet.spark) -> None:
     """Resolve with Ivy into a new folder and move each jar into place; a half-finished download never counts."""
     java = find_java().executable
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,22 +102,21 @@ def fetch(folder: Path) -> None:
         target = Path(work) / "lib"
         command = [
             str(java), "-cp", f"{_pyspark_jars()}/*", "org.apache.ivy.Main",
-            "-settings", str(_IVY / "ivysettings.xml"), "-ivy", str(_IVY / "ivy.xml"), "-confs", "spark",
-            "-cache", str(Path(work) / "cache"), "-types", "jar", "bundle",
+            "-settings", str(_IVY / "ivysettings.xml"), "-ivy", str(_IVY / "ivy.xml"), "-confs", which,
+            "-cache", str(Path(work) / "cache"), "-types", "jar", "bundle", "tar.gz",
             "-retrieve", f"{target}/[artifact]-[revision].[ext]",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        missing = [name for name in declared() if not (target / name).exists()]
+        missing = [name for name in declared(which) if not (target / name).exists()]
         if done.returncode != 0 or missing:
             raise JarsMissing(
                 f"could not fetch {', '.join(missing) or 'the JVM libraries'} from Maven Central: {_reason(done.stdout)}",
-                hint=f"check the network and run: {_REPAIR}; or copy the jars into {folder} from another machine",
+                hint=f"check the network and run: {which.repair}; or copy the jars into {folder} from another machine",
             )
-        sums = {
-            name: {"bytes": (target / name).stat().st_size, "sha256": _sha256(target / name)} for name in declared()
-        }
-        for name in declared():
-            (target / name).replace(folder / name)
+        fetched = sorted(target.iterdir())
+        sums = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in fetched}
+        for path in fetched:
+            path.replace(folder / path.name)
         scratch = Path(work) / _MANIFEST
         scratch.write_text(json.dumps(sums, indent=2))
         scratch.replace(folder / _MANIFEST)
@@ -120,8 +147,20 @@ def _reason(output: str) -> str:
     return problems[0] if problems else (output.strip().splitlines() or ["Ivy said nothing"])[-1].strip()
 
 
-def _declaration_digest() -> str:
-    return _sha256(_IVY / "ivy.xml")
+def _dependencies(which: JarSet) -> Sequence[ET.Element]:
+    every = ET.parse(_IVY / "ivy.xml").iter("dependency")  # noqa: S314 - our own file
+    return [d for d in every if which in {mapping.partition("->")[0] for mapping in d.attrib["conf"].split(";")}]
+
+
+def _file_name(dependency: ET.Element) -> str:
+    artifact = dependency.find("artifact")
+    extension = "jar" if artifact is None else artifact.attrib["ext"]
+    return f"{dependency.attrib['name']}-{dependency.attrib['rev']}.{extension}"
+
+
+def _declaration_digest(which: JarSet) -> str:
+    text = b"".join(ET.tostring(dependency) for dependency in _dependencies(which))
+    return hashlib.sha256(text).hexdigest()
 
 
 def _sha256(path: Path) -> str:
@@ -134,14 +173,6 @@ def _pyspark_jars() -> Path:
     if spec is None or spec.origin is None:
         raise JarsMissing("PySpark is not installed", hint="pip install headwater")
     return Path(spec.origin).parent / "jars"
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def remove(folder: Path) -> None:
