@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -12,7 +13,8 @@ import time
 
 import pytest
 
-from headwater.cli.event_log import event_line, landing_rate
+from headwater.cli.event_log import LineLog, event_line
+from headwater.cli.pace import Pace
 from headwater.cli.run import exit_code
 from headwater.engine.result import CycleResult
 from headwater.model.errors import RunError, SourceUnreachable
@@ -237,6 +239,44 @@ def test_the_log_quotes_and_masks_its_fields() -> None:
     assert line == r'a failed message="at postgresql://u:****@h/db\nx" rows=3'
 
 
-def test_the_rate_tells_the_time_left_when_the_number_of_rows_is_known() -> None:
-    assert landing_rate(1000, 2.0, 4000) == "1,000 rows · 500 rows/s · 6 s left"
-    assert landing_rate(1000, 2.0, None) == "1,000 rows · 500 rows/s"
+def test_the_pace_tells_rows_rate_and_time_left_as_far_as_they_are_known() -> None:
+    pace = Pace("seq ≤ 9", 4000)
+    assert pace.text == "of 4,000 rows"
+    pace.add(500, 10.0)
+    assert pace.text == "500 of 4,000 rows"
+    pace.add(1000, 12.0)
+    assert pace.text == "1,500 of 4,000 rows · 500 rows/s · 5 s left"
+    pace.add(3000, 14.0)
+    assert pace.text == "4,500 rows · 1,000 rows/s", "there were more than expected"
+    unknown = Pace("", None)
+    assert unknown.text == ""
+    unknown.add(1, 1.0)
+    unknown.add(4, 2.0)
+    assert unknown.text == "5 rows · 4 rows/s"
+
+
+def test_the_pace_counts_anew_for_every_stream_and_sink() -> None:
+    pace = Pace("", 100)
+    pace.add(60, 1.0)
+    pace.landed(60)
+    assert pace.text == "of 40 rows", "the other stream"
+    pace.add(40, 2.0)
+    pace.landed(40)
+    assert pace.text == "of 100 rows", "the next sink"
+
+
+def test_a_pipe_gets_a_line_every_ten_seconds_while_rows_land() -> None:
+    err, now = io.StringIO(), [0.0]
+    log = LineLog(err, lambda: now[0])
+    log.event("content", "window", window="seq ≤ 9", rows=1000)
+    for second in range(1, 26):
+        now[0] = float(second)
+        log.rows("content", 20)
+    log.event("content", "landed", rows=500)
+    lines = [line.split(" ", 2)[2] for line in err.getvalue().splitlines()]
+    assert lines == [
+        'window window="seq ≤ 9" rows=1000',
+        "landing rows=200 of=1000 rows_per_second=20 seconds_left=40",
+        "landing rows=400 of=1000 rows_per_second=20 seconds_left=30",
+        "landed rows=500",
+    ]

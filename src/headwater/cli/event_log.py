@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from headwater.cli.output import printable
+from headwater.cli.pace import Pace
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
     from rich.progress import TaskID
+
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 def event_log(err: TextIO) -> LineLog | TerminalLog:
@@ -27,18 +31,38 @@ def event_line(pipeline: str, event: str, fields: dict[str, object]) -> str:
 
 
 class LineLog:
-    """One line per event, with the time in UTC."""
+    """One line per event, with the time in UTC; while rows land, one every ten seconds."""
 
-    def __init__(self, err: TextIO) -> None:
-        self._err = err
+    def __init__(self, err: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._err, self._clock = err, clock
+        self._lock = threading.Lock()
+        self._paces: dict[str, Pace] = {}
+        self._said: dict[str, float] = {}
 
     def event(self, pipeline: str, event: str, **fields: object) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._err.write(f"{now} {event_line(pipeline, event, fields)}\n")  # in one piece: threads share the stream
         self._err.flush()
+        with self._lock:
+            follow(self._paces, pipeline, event, fields)
+            self._said[pipeline] = self._clock()
 
     def rows(self, pipeline: str, count: int) -> None:
-        """Lines are for events; the count comes with `landed`."""
+        with self._lock:
+            pace, now = self._paces.get(pipeline), self._clock()
+            if pace is None:
+                return
+            pace.add(count, now)
+            if now - self._said[pipeline] < _SECONDS_BETWEEN_LINES:
+                return
+            facts = {
+                "rows": pace.rows,
+                "of": pace.left_to_land,
+                "rows_per_second": pace.rows_per_second,
+                "seconds_left": pace.seconds_left,
+            }
+        known = {name: round(value) for name, value in facts.items() if value is not None}
+        self.event(pipeline, "landing", **known)
 
     def __enter__(self) -> Self:
         return self
@@ -53,30 +77,27 @@ class TerminalLog:
     def __init__(self, err: TextIO) -> None:
         from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+        from rich.table import Column  # noqa: PLC0415
 
         self._lock = threading.Lock()
         self._console = Console(file=err, highlight=False, soft_wrap=True)
         self._display: Display = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            TextColumn("{task.fields[rate]}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            TextColumn("{task.fields[pace]}", markup=False),
             TimeElapsedColumn(),
             console=self._console,
+            expand=True,  # where it is narrow, the window's text is cut, not the time left
             transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
-        self._began: dict[str, float] = {}
-        self._count: dict[str, int] = {}
-        self._expected: dict[str, int | None] = {}
-        self._window: dict[str, str] = {}
+        self._paces: dict[str, Pace] = {}
 
     def event(self, pipeline: str, event: str, **fields: object) -> None:
-        if event in {"window", "recovering"}:
-            rows = fields.get("rows")
-            self._window[pipeline] = str(fields.get("window", ""))
-            self._expected[pipeline] = rows if isinstance(rows, int) else None
-        if event in {"landed", "failed", "cycle begins"}:
-            self._forget(pipeline)
+        with self._lock:
+            follow(self._paces, pipeline, event, fields)
+            if event in {"landed", "failed", "cycle begins"} and pipeline in self._tasks:
+                self._display.remove_task(self._tasks.pop(pipeline))
         line = event_line(pipeline, event, {name: value for name, value in fields.items() if name != "run"})
         self._console.print(line, style="red" if event == "failed" else "dim", markup=False)
         if event in {"window", "recovering"}:
@@ -84,16 +105,15 @@ class TerminalLog:
 
     def rows(self, pipeline: str, count: int) -> None:
         with self._lock:
+            pace = self._paces.get(pipeline)
+            if pace is None:
+                return
+            pace.add(count, time.monotonic())
             if pipeline not in self._tasks:
-                self._began[pipeline], self._count[pipeline] = time.monotonic(), 0
-                label = f"{pipeline} {self._window.get(pipeline, '')}".rstrip()
-                self._tasks[pipeline] = self._display.add_task(label, total=None, rate="")
-            self._count[pipeline] += count
-            seconds = max(time.monotonic() - self._began[pipeline], 0.001)
-            self._display.update(
-                self._tasks[pipeline],
-                rate=landing_rate(self._count[pipeline], seconds, self._expected.get(pipeline)),
-            )
+                self._tasks[pipeline] = self._display.add_task(
+                    f"{pipeline} {pace.window}".rstrip(), total=None, pace=""
+                )
+            self._display.update(self._tasks[pipeline], pace=pace.text)
 
     def __enter__(self) -> Self:
         self._display.start()
@@ -102,21 +122,16 @@ class TerminalLog:
     def __exit__(self, *_: object) -> None:
         self._display.stop()
 
-    def _forget(self, pipeline: str) -> None:
-        with self._lock:
-            if pipeline in self._tasks:
-                self._display.remove_task(self._tasks.pop(pipeline))
 
-
-def landing_rate(count: int, seconds: float, expected: int | None) -> str:
-    """`120,000 rows · 40,000 rows/s · 12 s left`."""
-    if count == 0:
-        return f"of {expected:,} rows" if expected else ""
-    rate = count / seconds
-    text = f"{count:,} rows · {rate:,.0f} rows/s"
-    if expected and count < expected and rate > 0:
-        text += f" · {(expected - count) / rate:,.0f} s left"
-    return text
+def follow(paces: dict[str, Pace], pipeline: str, event: str, fields: Mapping[str, object]) -> None:
+    """Keep the pace of every pipeline whose window is under way."""
+    rows = fields.get("rows")
+    if event in {"window", "recovering"}:
+        paces[pipeline] = Pace(str(fields.get("window", "")), rows if isinstance(rows, int) else None)
+    elif event == "landed" and pipeline in paces and isinstance(rows, int):
+        paces[pipeline].landed(rows)
+    elif event in {"failed", "cycle begins"}:
+        paces.pop(pipeline, None)
 
 
 def _quoted(value: object) -> str:

@@ -26,7 +26,7 @@ class Attempt:
     faults: Faults
     ensure_leased: Callable[[], None]  # raises LeaseLost; a sink calls it right before it publishes (G4)
     spark: Callable[[], SparkSession]  # the session starts when a sink first needs it
-    progress: Callable[[int], None]  # told the number of rows written since the last call, for people
+    progress: Callable[[int], None]  # told how many more rows are written, for people; from any thread
 
 
 class Sink(Protocol):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.model.errors import HeadwaterError
+from headwater.model.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +52,7 @@ class TableRows:
 class FrameRows:
     """The same rows for a sink that must take them from Spark: no splits are offered."""
 
-    rows: TableRows
+    rows: Rows
 
     @property
     def stream(self) -> str:

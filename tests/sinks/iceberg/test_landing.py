@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.sinks.iceberg.landing import Lands, orders
 
+from headwater.model.rows import Rows
 from headwater.sinks.iceberg.catalog import find_table
 from headwater.sinks.iceberg.naming import table_for
+from headwater.sources.split_rows import ArrowRows
 from headwater.testing.splits import FrameRows
+from headwater.testing.trickle import TrickleSplit
 
 pytestmark = pytest.mark.spark
 
@@ -23,13 +27,32 @@ def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> N
         "append",
         2,
     )
-    assert lands.told == [10]
+    assert lands.told == [5, 5]
     columns = {f.name: (f.dataType.simpleString(), f.nullable) for f in lands.spark.table(lands.table).schema.fields}
     assert columns == {"id": ("bigint", False), "note": ("string", True), "seq": ("bigint", True)}
     properties = {row.key: row.value for row in lands.spark.sql(f"SHOW TBLPROPERTIES {lands.table}").collect()}
     assert json.loads(properties["headwater.key"]) == ["id"]
     assert properties["format-version"] == "3"
     assert properties["identifier-fields"] == "[id]"
+
+
+@pytest.mark.parametrize("offered", ["splits", "a DataFrame"])
+def test_rows_are_told_while_tasks_still_write_them(lands: Lands, tmp_path: Path, offered: str) -> None:
+    """The source gives rows until progress was told three times, so the landing would never end without."""
+    told: list[int] = []
+
+    def hear(rows: int) -> None:
+        told.append(rows)
+        if len(told) == 3:
+            (tmp_path / "enough").touch()
+
+    batch = orders(range(100)).splits[0].table.to_batches()[0]
+    splits = tuple(TrickleSplit(batch, tmp_path / "enough") for _ in range(3))
+    rows: Rows = ArrowRows("shop.orders", batch.schema, (), (), splits)
+    rows = rows if offered == "splits" else FrameRows(rows)
+    landing = lands.sink().land(replace(lands.attempt(), progress=hear), rows)
+    assert all(count > 0 for count in told)
+    assert sum(told) == landing.rows == lands.spark.table(lands.table).count()
 
 
 def test_windows_are_appended_one_snapshot_each(lands: Lands, lake_folder: Path) -> None:

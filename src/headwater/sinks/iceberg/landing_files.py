@@ -16,6 +16,7 @@ from headwater.sinks.iceberg.storage import list_files, remove_files
 from headwater.sinks.iceberg.table import LakeTable
 from headwater.sinks.iceberg.tasks import run_here, run_over_frame, run_tasks
 from headwater.sinks.iceberg.writing import WriteOrder, WrittenFile, write_files
+from headwater.sinks.tally import Report, Tally, counted, listening
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,19 +44,19 @@ class LandingFiles:
     def locations(self) -> list[str]:
         return [file.location for file in self.written or ()]
 
-    def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...]) -> None:
+    def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...], tally: Tally) -> None:
         """Read and write every row. Nothing is left behind when it fails."""
         schema = self._table.schema
         self.spec = self._table.java.spec()
         order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key)
         doing = f"{rows.stream}: writing to {self._table.name}"
-        if isinstance(rows, SplitRows):
-            work = partial(_write_split, order)
-            small = _is_small(rows.splits)
-            results = run_here(work, rows.splits, doing) if small else run_tasks(spark, work, rows.splits, doing)
+        if isinstance(rows, SplitRows) and _is_small(rows.splits):
+            results = run_here(partial(_write_split, order, tally.part), list(enumerate(rows.splits)), doing)
         else:
-            results = run_over_frame(rows.dataframe(spark), partial(_write_batches, order), doing)
+            with listening(spark, tally) as report:
+                results = _run_in_spark(spark, rows, order, report, doing)
         self.written = tuple(WrittenFile.from_bytes(result) for result in results)
+        tally.at_least(self.rows)
 
     def check_keys(self, stream: str) -> None:
         """G12: a row without a key cannot be merged."""
@@ -86,9 +87,20 @@ def _is_small(splits: Sequence[Split]) -> bool:
     return all(count is not None for count in counts) and sum(count or 0 for count in counts) <= SMALL_WINDOW
 
 
-def _write_split(order: WriteOrder, split: Split) -> Iterator[bytes]:
-    return (file.to_bytes() for file in write_files(order, split.read()))
+def _run_in_spark(spark: SparkSession, rows: Rows, order: WriteOrder, report: Report, doing: str) -> list[bytes]:
+    if isinstance(rows, SplitRows):
+        return run_tasks(spark, partial(_write_split, order, report), list(enumerate(rows.splits)), doing)
+    return run_over_frame(rows.dataframe(spark), partial(_write_batches, order, report), doing)
 
 
-def _write_batches(order: WriteOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    return (file.to_bytes() for file in write_files(order, batches))
+def _write_split(order: WriteOrder, report: Report, numbered: tuple[int, Split]) -> Iterator[bytes]:
+    number, split = numbered
+    return (file.to_bytes() for file in write_files(order, counted(split.read(), number, report)))
+
+
+def _write_batches(order: WriteOrder, report: Report, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    from pyspark import TaskContext  # noqa: PLC0415 - only where Spark runs
+
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 - Spark calls this inside a task
+    return (file.to_bytes() for file in write_files(order, counted(batches, context.partitionId(), report)))

@@ -24,6 +24,7 @@ from headwater.sinks.iceberg.publish import OutcomeUnknown, publish_branch, publ
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.tally import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +77,7 @@ class OneLanding:
         self._key, self._known, self._table = key, known, known.table
         self._landing = landing_id(attempt.pipeline, label, rows.stream, attempt.window.id)
         self._files = LandingFiles(self._table, self._landing, attempt.run)
+        self._tally = Tally(attempt.progress)
         self._merging: Merging | None = None
 
     def run(self) -> Stamped:
@@ -95,6 +97,7 @@ class OneLanding:
             self._attempt.faults.reach("land.published")
         with reaching(self._table.name):
             remove_leftovers(self._table, self._landing, self._attempt.window.id, self._files.published)
+        self._tally.at_least(done.stamp.rows)  # rows that an earlier try landed were not counted here
         return done
 
     def _until_published(self) -> tuple[Stamped, bool]:
@@ -135,7 +138,8 @@ class OneLanding:
             if evolution.changes:
                 self._attempt.ensure_leased()
                 self._table.evolve(evolution)
-            self._files.write(self._known.spark, self._rows, self._key if self._settings.mode == "merge" else ())
+            key = self._key if self._settings.mode == "merge" else ()
+            self._files.write(self._known.spark, self._rows, key, self._tally)
             self._files.check_keys(self._rows.stream)
             self._table.refresh()
         return self._look()

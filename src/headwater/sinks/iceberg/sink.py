@@ -59,7 +59,6 @@ class IcebergSink:
             known = self._find(spark, name) or self._create(spark, name, attempt, rows, key)
             self._check_owner(known, attempt, rows.stream)
         done = OneLanding(self._settings, self._label, attempt, rows, key=key, known=known).run()
-        attempt.progress(done.stamp.rows)
         return done.stamp.landing(done.snapshot, time.monotonic() - began)
 
     def close(self) -> None:
