@@ -70,8 +70,8 @@ def _exact(array: pa.Array, column: Column, target: pa.DataType, stream: str) ->
 
 
 def _decimals(array: pa.Array, column: Column, target: pa.DataType, stream: str) -> pa.Array:
-    if pa.types.is_decimal(array.type):
-        return array.cast(target)
+    if array.type == target:
+        return array
     try:
         return array.cast(target)
     except pa.ArrowInvalid:

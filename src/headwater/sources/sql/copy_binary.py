@@ -1,0 +1,189 @@
+"""Rows of PostgreSQL's `COPY … (FORMAT binary)` into Arrow, a column at a time.
+
+A chunk holds thousands of rows. Numpy reads the same field of all of them at once: its length, which leads to
+the next field, and its value. Texts stay where they arrived until Arrow gathers them. No row is ever an object.
+
+The format: each field is a 32-bit length (-1: NULL) and that many bytes; numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.model.errors import RunError
+from headwater.sources.sql.relation import Column
+from headwater.sources.sql.types import arrow_type, not_kept
+
+Numbers = np.ndarray[Any, Any]
+
+PADDING = 64  # bytes that must be readable behind the last row: fields are read in windows of one width
+_LENGTH = 4
+# What a value looks like on the wire, by the column's kind. Integers may be narrower than their kind.
+_WIRE = {
+    "bool": "u1",
+    "int32": ">i4",
+    "int64": ">i8",
+    "float32": ">f4",
+    "float64": ">f8",
+    "date": ">i4",
+    "timestamp": ">i8",
+    "timestamptz": ">i8",
+}
+_EPOCH = {"date": 10_957, "timestamp": 946_684_800_000_000, "timestamptz": 946_684_800_000_000}  # 2000, seen from 1970
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_INT64_DIGITS = 18
+_GROUP = 4  # decimal digits in one of numeric's groups
+_NEGATIVE, _SPECIAL = 0x4000, 0xC000
+
+
+def readable(columns: Sequence[Column]) -> bool:
+    """Whether every column's kind can be read here; numbers of more than 18 digits are left to ADBC."""
+    return all(_reader(column) is not None for column in columns)
+
+
+def decode(data: bytearray, starts: Numbers, ends: Numbers, columns: Sequence[Column], stream: str) -> pa.RecordBatch:
+    """The rows whose first fields begin at `starts`; `data` has PADDING bytes behind the last of them."""
+    chunk, at, arrays = _Chunk(data), starts, []
+    for column in columns:
+        reader = _reader(column)
+        if reader is None:
+            raise RunError(f"{stream}: column {column.name} ({column.kind}) cannot be read in COPY's binary format")
+        array, at = reader(chunk, at, column, stream)
+        arrays.append(array)
+    if not np.array_equal(at, ends):
+        raise RunError(f"{stream}: the server's COPY sent rows of another shape than {len(columns)} columns")
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+class _Chunk:
+    """The bytes, seen as windows of any width that begin at any byte."""
+
+    def __init__(self, data: bytearray) -> None:
+        self.bytes = np.frombuffer(data, np.uint8)
+        self.buffer = pa.py_buffer(data)
+
+    def windows(self, at: Numbers, fields: list[tuple[str, str]]) -> Numbers:
+        layout = np.dtype(fields)
+        places = len(self.bytes) - layout.itemsize + 1
+        every = np.ndarray((places,), f"V{layout.itemsize}", self.bytes.data, strides=(1,))
+        return every[at].view(layout)
+
+
+_Reader = Callable[[_Chunk, Numbers, Column, str], tuple[pa.Array, Numbers]]
+
+
+def _reader(column: Column) -> _Reader | None:
+    if column.kind in ("string", "binary"):
+        return _bytes
+    if column.kind in _WIRE:
+        return _fixed
+    decimal = _DECIMAL.fullmatch(column.kind)
+    return _decimal if decimal and int(decimal[1]) <= _INT64_DIGITS else None
+
+
+def _fixed(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> tuple[pa.Array, Numbers]:
+    lengths, null, found = _lengths_and_values(chunk, at, _WIRE[column.kind])
+    if column.kind.startswith("int"):
+        lengths, null, found = _narrower(chunk, at, lengths, null, found)
+    nulls, width = bool(null.any()), found.dtype.itemsize
+    if not np.all((lengths == width) | null if nulls else lengths == width):
+        raise RunError(f"{stream}: column {column.name} ({column.kind}) has values of another width than {width} bytes")
+    following = at + np.where(null, _LENGTH, _LENGTH + width) if nulls else at + (_LENGTH + width)
+    target = arrow_type(column.kind)
+    if column.kind == "bool":
+        values = np.packbits(found != 0, bitorder="little")
+    else:
+        values = found.astype(target.to_pandas_dtype() if column.kind not in _EPOCH else f"i{width}")
+        if column.kind in _EPOCH:
+            values += _EPOCH[column.kind]  # an infinity wraps around, to where no year from 1 to 9999 is
+    return _array(target, len(at), values, null if nulls else None), following
+
+
+def _lengths_and_values(chunk: _Chunk, at: Numbers, wire: str) -> tuple[Numbers, Numbers, Numbers]:
+    found = chunk.windows(at, [("length", ">i4"), ("value", wire)])
+    lengths = found["length"].astype(np.int32)
+    return lengths, lengths == -1, found["value"]
+
+
+def _narrower(
+    chunk: _Chunk, at: Numbers, lengths: Numbers, null: Numbers, found: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
+    width = int(lengths.max(initial=-1))
+    if width in (2, 4) and width < found.dtype.itemsize:
+        return _lengths_and_values(chunk, at, f">i{width}")
+    return lengths, null, found
+
+
+def _bytes(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> tuple[pa.Array, Numbers]:
+    lengths = chunk.windows(at, [("length", ">i4")])["length"].astype(np.int32)
+    null = lengths == -1
+    nulls = bool(null.any())
+    begin = at + _LENGTH
+    end = begin + (np.where(null, 0, lengths) if nulls else lengths)
+    # Values and what lies between them, in turn: one array over the chunk as it is, of which Arrow takes every other.
+    edges = np.empty(2 * len(at) + 1, np.int32)
+    edges[0:-1:2], edges[1::2] = begin, end
+    edges[-1] = end[-1]
+    spread = pa.Array.from_buffers(pa.binary(), 2 * len(at), [None, pa.py_buffer(edges), chunk.buffer])
+    taken = spread.take(pa.array(np.arange(0, 2 * len(at), 2, dtype=np.int32)))
+    buffers = taken.buffers()
+    validity = _bitmap(null) if nulls else None
+    return pa.Array.from_buffers(arrow_type(column.kind), len(at), [validity, *buffers[1:]]), end
+
+
+def _decimal(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> tuple[pa.Array, Numbers]:
+    """Groups of four digits after a header: how many, the first one's power of 10,000, the sign."""
+    target = arrow_type(column.kind)
+    most = -(-(target.precision - target.scale) // _GROUP) + -(-target.scale // _GROUP)
+    header = [("length", ">i4"), ("groups", ">i2"), ("power", ">i2"), ("sign", ">u2"), ("shown", ">i2")]
+    found = chunk.windows(at, [*header, *((f"group{number}", ">i2") for number in range(most))])
+    lengths = found["length"].astype(np.int32)
+    null = lengths == -1
+    groups = np.where(null, 0, found["groups"])
+    sign = np.where(null, 0, found["sign"])
+    special = (sign & _SPECIAL) == _SPECIAL
+    if special.any():
+        raise not_kept(stream, column, int(special.sum()), "NaN or infinity")
+    if groups.max(initial=0) > most:
+        raise not_kept(stream, column, int((groups > most).sum()), "with more digits than the type has")
+    power = found["power"].astype(np.int64)
+    values = np.zeros(len(at), np.int64)
+    for number in range(most):
+        group = np.where(number < groups, found[f"group{number}"], 0).astype(np.int64)
+        values += _shifted(group, power - number, target.scale, column, stream)
+    np.negative(values, out=values, where=sign == _NEGATIVE)
+    limbs = np.empty((len(at), 2), np.int64)
+    limbs[:, 0], limbs[:, 1] = values, values >> 63
+    following = at + _LENGTH + np.where(null, 0, lengths)
+    return _array(target, len(at), limbs, null if null.any() else None), following
+
+
+_POWERS = 10 ** np.arange(_INT64_DIGITS + 1, dtype=np.int64)
+
+
+def _shifted(group: Numbers, power: Numbers, scale: int, column: Column, stream: str) -> Numbers:
+    """A group of four digits at its place, in units of the column's last digit."""
+    digits = np.where(group == 0, 0, _GROUP * power + scale)
+    if digits.max(initial=0) > _INT64_DIGITS or digits.min(initial=0) <= -_GROUP:
+        raise not_kept(stream, column, 1, "with more digits than the type has")
+    raised = group * _POWERS[np.maximum(digits, 0)]
+    if digits.min(initial=0) >= 0:
+        return raised
+    divisor = _POWERS[np.maximum(-digits, 0)]
+    if np.any((digits < 0) & (group % divisor != 0)):
+        raise not_kept(stream, column, 1, "with more digits than the type has")
+    return np.where(digits < 0, group // divisor, raised)
+
+
+def _array(target: pa.DataType, count: int, values: Numbers, null: Numbers | None) -> pa.Array:
+    validity = _bitmap(null) if null is not None else None
+    return pa.Array.from_buffers(target, count, [validity, pa.py_buffer(values)])
+
+
+def _bitmap(null: Numbers) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(~null, bitorder="little"))

@@ -1,0 +1,194 @@
+"""The bytes of a COPY, straight from the connection's socket.
+
+libpq hands out a COPY row by row, a malloc and a call for each; that costs more than decoding. So libpq makes the
+connection, with all it knows of passwords and services, and then this module alone speaks on its socket:
+one query, and messages of the protocol until the server is ready again. Not for encrypted connections.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+
+from headwater.model.errors import RunError
+from headwater.sources.sql.copy_binary import PADDING, Numbers
+
+_CHUNK = 4 << 20
+_HEAD = 5  # of a message: its letter, and its length without the letter
+_DATA, _ERROR, _READY = b"dEZ"
+_SIGNATURE = b"PGCOPY\n\xff\r\n\x00"
+_FIRST_WITH_KERBEROS = 120_000
+_FIELDS = 2  # bytes of a row's number of fields
+_END = b"\xff\xff"
+_D_ZERO = 0x0064  # the bytes `d` and zero, as one little-endian number
+
+
+class CopyRefused(Exception):
+    """The server's own words for what went wrong."""
+
+
+class Chunk:
+    """Some whole rows: where the first field of each begins, and where its last one ends."""
+
+    def __init__(self, data: bytearray, starts: Numbers, ends: Numbers) -> None:
+        self.data, self.starts, self.ends = data, starts, ends
+
+
+def can_copy(connection: psycopg.Connection) -> bool:
+    """Whether the socket speaks the plain protocol. libpq tells of TLS; of Kerberos the server must."""
+    if connection.pgconn.ssl_in_use:
+        return False
+    if connection.info.server_version < _FIRST_WITH_KERBEROS:
+        return True
+    kerberos = connection.execute("SELECT encrypted FROM pg_stat_gssapi WHERE pid = pg_backend_pid()").fetchone()
+    return not (kerberos and kerberos[0])
+
+
+def copy_rows(connection: psycopg.Connection, query: str, fields: int) -> Iterator[Chunk]:
+    """The rows of a query. A chunk's bytes are overwritten when the next one is asked for."""
+    with socket.socket(fileno=os.dup(connection.pgconn.socket)) as wire:
+        wire.settimeout(None)  # psycopg left it non-blocking; the connection is closed after this
+        text = f"COPY ({query}) TO STDOUT (FORMAT binary)".encode() + b"\0"
+        wire.sendall(b"Q" + (len(text) + 4).to_bytes(4, "big") + text)
+        yield from _Copy(wire, fields).chunks()
+
+
+class _Copy:
+    def __init__(self, wire: socket.socket, fields: int) -> None:
+        self._wire, self._fields = wire, fields.to_bytes(_FIELDS, "big")
+        self._data = bytearray(_CHUNK + PADDING)
+        self._filled = 0
+        self._refused = ""
+
+    def chunks(self) -> Iterator[Chunk]:
+        ready = self._begin()
+        while not ready:
+            self._fill()
+            starts, ends, used, ready = self._rows()
+            if len(starts):
+                yield Chunk(self._data, starts, ends)
+            self._forget(used)
+            if not (used or ready):
+                self._receive()
+        if self._refused:
+            raise CopyRefused(self._refused)
+
+    def _begin(self) -> bool:
+        """Read up to the first row: COPY's data begins with a signature, and the row follows in the same message."""
+        while True:
+            end = self._message_end(0)
+            if end > self._filled:
+                self._receive()
+                continue
+            kind, payload = self._data[0], bytes(self._data[_HEAD:end])
+            if kind == _DATA:
+                self._forget(self._after_signature(payload, end))
+                return False
+            if kind == _ERROR:
+                self._refused = _words(payload)
+            self._forget(end)
+            if kind == _READY:
+                return True
+
+    def _after_signature(self, payload: bytes, end: int) -> int:
+        """Where the first row's message begins, which is given a head of its own."""
+        if not payload.startswith(_SIGNATURE):
+            raise RunError(f"the server's COPY begins with {payload[:11]!r}, not as PostgreSQL's binary format does")
+        extension = len(_SIGNATURE) + 4
+        begin = extension + 4 + int.from_bytes(payload[extension : extension + 4], "big")
+        self._data[begin : begin + _HEAD] = b"d" + (end - begin - 1).to_bytes(4, "big")
+        return begin
+
+    def _fill(self) -> None:
+        """Until the chunk is full of whole rows or the server has said all."""
+        while not self._ready() and (self._filled < len(self._data) - PADDING or self._message_end(0) > self._filled):
+            self._receive()
+
+    def _receive(self) -> None:
+        """What has arrived; a row larger than the chunk makes it grow."""
+        room = len(self._data) - PADDING
+        if self._filled == room:
+            self._data = self._data + bytes(room)  # a new one: arrays may still look at the old
+            room *= 2
+        with memoryview(self._data) as view:
+            got = self._wire.recv_into(view[self._filled : room])
+        if not got:
+            raise CopyRefused("the server closed the connection in the middle of a COPY")
+        self._filled += got
+
+    def _forget(self, used: int) -> None:
+        self._data[: self._filled - used] = self._data[used : self._filled]
+        self._filled -= used
+
+    def _message_end(self, at: int) -> int:
+        if at + _HEAD > self._filled:
+            return self._filled + 1
+        return at + 1 + int.from_bytes(self._data[at + 1 : at + _HEAD], "big")
+
+    def _ready(self) -> bool:
+        """ReadyForQuery is the last message, five bytes and a status; a false alarm only means a smaller chunk."""
+        return self._data[max(self._filled - 6, 0) : self._filled - 1] == b"Z\0\0\0\5"
+
+    def _rows(self) -> tuple[Numbers, Numbers, int, bool]:
+        """First field and end of each whole row, how many bytes are done with, and whether the server is ready."""
+        data = np.frombuffer(self._data, np.uint8)
+        starts, used = self._regular(data)
+        others, used, ready = self._walk(used)
+        starts = np.concatenate([starts, np.array(others, np.int64)]) if others else starts
+        ends = starts + 1 + _big_endian(data, starts + 1)
+        return starts + _HEAD + _FIELDS, ends, used, ready
+
+    def _regular(self, data: Numbers) -> tuple[Numbers, int]:
+        """The unbroken chain of rows at the front, found at once.
+
+        Each place that looks like the head of a row (`d`, a length below 16 MB, the number of fields) is taken for
+        one, and counts if the row before ends exactly there. Where it does not, the chain ends here.
+        """
+        none = np.empty(0, np.int64)
+        filled = data[: self._filled]
+        found = np.sort(np.concatenate([2 * np.flatnonzero(_pairs(filled, odd) == _D_ZERO) + odd for odd in (0, 1)]))
+        found = found[found < self._filled - _HEAD - _FIELDS]
+        found = found[(data[found + _HEAD] == self._fields[0]) & (data[found + _HEAD + 1] == self._fields[1])]
+        if not len(found) or found[0] != 0:
+            return none, 0
+        ends = found + 1 + _big_endian(data, found + 1)
+        broken = np.flatnonzero(found[1:] != ends[:-1])
+        count = int(broken[0]) + 1 if len(broken) else len(found)
+        if ends[count - 1] > self._filled:
+            count -= 1
+        return (found[:count], int(ends[count - 1])) if count else (none, 0)
+
+    def _walk(self, at: int) -> tuple[list[int], int, bool]:
+        """Message by message: the last rows, what else there is, and rows behind a break in the chain."""
+        rows, ready = [], False
+        while (end := self._message_end(at)) <= self._filled:
+            kind, fields = self._data[at], self._data[at + _HEAD : min(at + _HEAD + _FIELDS, end)]
+            if kind == _DATA and fields == self._fields:
+                rows.append(at)
+            elif kind == _DATA and fields not in (_END, b""):
+                raise RunError(f"the server's COPY sent {fields.hex()} where a row of {self._fields.hex()} begins")
+            elif kind == _ERROR:
+                self._refused = _words(bytes(self._data[at + _HEAD : end]))
+            ready = ready or kind == _READY
+            at = end
+        return rows, at, ready
+
+
+def _pairs(data: Numbers, odd: int) -> Numbers:
+    count = (len(data) - odd) // 2
+    return np.frombuffer(data.data, "<u2", count, odd)
+
+
+def _big_endian(data: Numbers, at: Numbers) -> Numbers:
+    every = np.ndarray((len(data) - 3,), "V4", data.data, strides=(1,))
+    return every[at].view(">i4").astype(np.int64)
+
+
+def _words(fields: bytes) -> str:
+    """An error's severity, code and message, as the protocol sends them: a letter and a text for each."""
+    said = {field[:1]: field[1:].decode(errors="replace") for field in fields.split(b"\0") if field}
+    return f"{said.get(b'S', 'ERROR')}:  {said.get(b'M', 'unknown')} ({said.get(b'C', '')})"

@@ -1,0 +1,254 @@
+"""Our decoder of COPY's binary format against ADBC's, and where the stream is awkward."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import decimal
+import shutil
+import socket
+import ssl
+import string
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headwater.model.errors import SourceUnreachable, ValueNotKept
+from headwater.model.secret import Secret
+from headwater.sources.sql import copy_binary, copy_stream
+from headwater.sources.sql.postgres_split import PostgresSplit
+from headwater.sources.sql.relation import Column
+
+COLUMNS = {
+    "id": ("int8", "int64"),
+    "small": ("int2", "int32"),
+    "middle": ("int4", "int32"),
+    "flag": ("bool", "bool"),
+    "half": ("float4", "float32"),
+    "whole": ("float8", "float64"),
+    "price": ("numeric(12,2)", "decimal(12,2)"),
+    "count": ("numeric(18,0)", "decimal(18,0)"),
+    "share": ("numeric(5,5)", "decimal(5,5)"),
+    "day": ("date", "date"),
+    "local": ("timestamp", "timestamp"),
+    "instant": ("timestamptz", "timestamptz"),
+    "words": ("text", "string"),
+    "bytes": ("bytea", "binary"),
+}
+TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30)
+# Bytes that look like the head of a row of this table, so that a careless search for rows would take them for one.
+LOOKALIKE = b"d\0\0\0\x10" + len(COLUMNS).to_bytes(2, "big") + b"\0\0\0\x08"
+
+
+def decimals(digits: int, places: int) -> st.SearchStrategy[decimal.Decimal]:
+    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda n: decimal.Decimal(n).scaleb(-places))
+
+
+VALUES = {
+    "small": st.integers(-(2**15), 2**15 - 1),
+    "middle": st.integers(-(2**31), 2**31 - 1),
+    "flag": st.booleans(),
+    "half": st.floats(width=32, allow_nan=False),
+    "whole": st.floats(allow_nan=False),
+    "price": decimals(12, 2),
+    "count": decimals(18, 0),
+    "share": decimals(5, 5),
+    "day": st.dates(),
+    "local": st.datetimes(),
+    "instant": st.datetimes(timezones=st.just(dt.UTC)),
+    "words": TEXTS,
+    "bytes": st.one_of(st.binary(max_size=40), st.sampled_from([LOOKALIKE, b"d" + LOOKALIKE * 3, b"Z\0\0\0\5I"])),
+}
+ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()}), max_size=60)
+
+
+@pytest.fixture
+def table(database):
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE t ({', '.join(f'{name} {kinds[0]}' for name, kinds in COLUMNS.items())})")
+    return database
+
+
+def split(url: str, sql: str, columns: dict[str, tuple[str, str]] = COLUMNS) -> PostgresSplit:
+    kept = tuple(Column(name, kinds[1], nullable=True, declared=kinds[0]) for name, kinds in columns.items())
+    return PostgresSplit("t", Secret(url), snapshot(url), sql, kept)
+
+
+_HOLDERS: dict[str, psycopg.Connection] = {}
+
+
+def snapshot(url: str) -> str:
+    """An exported snapshot of now, kept alive by a connection that is kept."""
+    if url in _HOLDERS:
+        _HOLDERS.pop(url).close()
+    holder = _HOLDERS[url] = psycopg.connect(url)
+    holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    return holder.execute("SELECT pg_export_snapshot()").fetchone()[0]
+
+
+def both_ways(part: PostgresSplit, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict], list[dict]]:
+    ours = [row for batch in part.read() for row in batch.to_pylist()]
+    with monkeypatch.context() as patch:
+        patch.setattr("headwater.sources.sql.postgres_split.readable", lambda _columns: False)
+        theirs = [row for batch in part.read() for row in batch.to_pylist()]
+    return ours, theirs
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(rows=ROWS, chunk=st.sampled_from([64, 301, 4 << 20]))
+def test_every_row_is_read_as_adbc_reads_it(table, monkeypatch, rows, chunk):
+    monkeypatch.setattr(copy_stream, "_CHUNK", chunk)
+    names = list(COLUMNS)
+    with psycopg.connect(table) as connection:
+        connection.execute("TRUNCATE t")
+        connection.cursor().executemany(
+            f"INSERT INTO t ({', '.join(names)}) VALUES ({', '.join(f'%({name})s' for name in names)})",
+            [{"id": number, **row} for number, row in enumerate(rows)],
+        )
+    ours, theirs = both_ways(split(table, f"SELECT {', '.join(names)} FROM t ORDER BY id"), monkeypatch)
+    assert len(ours) == len(rows)
+    assert ours == theirs
+
+
+def test_rows_larger_than_a_chunk_and_than_the_quick_search_knows(table, monkeypatch):
+    """Lengths of 16 MB and more begin with another byte than zero."""
+    sizes = [10, 5 << 20, 17 << 20, 3, 17 << 20, 4 << 20]
+    query = " UNION ALL ".join(f"SELECT {n}::int8, repeat('d', {size})" for n, size in enumerate(sizes))
+    columns = {"id": ("int8", "int64"), "words": ("text", "string")}
+    ours = pa.Table.from_batches(split(table, query, columns).read())
+    assert [len(words) for words in ours.column("words").to_pylist()] == sizes
+
+
+def test_a_row_larger_than_the_first_read_keeps_the_rows_behind_it(table, monkeypatch):
+    monkeypatch.setattr(copy_stream, "_CHUNK", 64)
+    columns = {"words": ("text", "string")}
+    query = "SELECT repeat('x', n * 97 % 400) FROM generate_series(0, 999) n"
+    read = [len(row["words"]) for batch in split(table, query, columns).read() for row in batch.to_pylist()]
+    assert read == [n * 97 % 400 for n in range(1000)]
+
+
+def test_values_are_never_taken_for_rows(table):
+    """Every value ends or begins like the head of a row: the chain of lengths decides, not the looks."""
+    columns = {"bytes": ("bytea", "binary")}
+    head = b"d\0\0\0\x10\0\1\0\0\0\x08"
+    query = f"SELECT '\\x{(head * 5).hex()}'::bytea || int4send(n) FROM generate_series(1, 5000) n"
+    read = [row["bytes"] for batch in split(table, query, columns).read() for row in batch.to_pylist()]
+    assert read == [head * 5 + number.to_bytes(4, "big") for number in range(1, 5001)]
+
+
+def test_no_rows_are_no_batches(table):
+    assert list(split(table, f"SELECT {', '.join(COLUMNS)} FROM t").read()) == []
+
+
+@pytest.mark.parametrize("after", [0, 200_000])
+def test_an_error_of_the_server_is_told_in_its_words(table, after):
+    query = f"SELECT 1 / (n - {after}) FROM generate_series(0, {after + 5}) n"
+    with pytest.raises(SourceUnreachable, match=r"broke off: ERROR: division by zero \(22012\)"):
+        list(split(table, query, {"n": ("int4", "int32")}).read())
+
+
+def test_a_server_that_goes_away_is_told(table):
+    query = "SELECT CASE WHEN n = 100000 THEN pg_terminate_backend(pg_backend_pid()) ELSE true END FROM generate_series(0, 200000) n"
+    with pytest.raises(SourceUnreachable, match=r"broke off: .*(57P01|closed the connection)"):
+        list(split(table, query, {"flag": ("bool", "bool")}).read())
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind", "value", "what"),
+    [
+        ("numeric(12,2)", "decimal(12,2)", "NaN", "NaN or infinity"),
+        ("numeric", "decimal(12,2)", "12345678901234567890", "more digits"),
+        ("numeric", "decimal(12,2)", "0.125", "more digits"),
+        ("numeric", "decimal(12,2)", "0.00001", "more digits"),
+        ("date", "date", "infinity", "outside the years"),
+        ("date", "date", "-infinity", "outside the years"),
+        ("timestamp", "timestamp", "infinity", "outside the years"),
+        ("timestamptz", "timestamptz", "-infinity", "outside the years"),
+        ("timestamp", "timestamp", "294276-12-31", "outside the years"),
+        ("timestamp", "timestamp", "4713-01-01 BC", "outside the years"),
+    ],
+)
+def test_values_without_a_place_are_refused(table, declared, kind, value, what):
+    query = f"SELECT v FROM (VALUES (NULL), ('{value}'::{declared})) rows (v)"
+    with pytest.raises(ValueNotKept, match=f"column v .*{what}"):
+        list(split(table, query, {"v": (declared, kind)}).read())
+
+
+def test_rows_of_another_shape_are_refused(table):
+    """The plan's columns and the statement's must agree; a silent shift would be the worst of errors."""
+    columns = {"a": ("int4", "int32"), "b": ("int4", "int32")}
+    with pytest.raises(Exception, match="where a row of 0002 begins"):
+        list(split(table, "SELECT 1, 2, 3", columns).read())
+    with pytest.raises(Exception, match=r"another width than 8 bytes|another shape"):
+        list(split(table, "SELECT 'long enough'::text, 1", {"a": ("int8", "int64"), "b": ("int4", "int32")}).read())
+
+
+def test_long_numbers_are_left_to_adbc():
+    assert copy_binary.readable([Column("a", "decimal(18,2)", nullable=True)])
+    assert not copy_binary.readable([Column("a", "decimal(19,2)", nullable=True)])
+
+
+def test_texts_of_every_letter_come_through(table):
+    query = "SELECT chr(n) FROM generate_series(1, 55295) n"
+    read = [row["c"] for batch in split(table, query, {"c": ("text", "string")}).read() for row in batch.to_pylist()]
+    assert read == [chr(n) for n in range(1, 55296)]
+    assert set(string.printable) - {"\0"} <= set(read)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="makes its certificate with openssl, which is not installed")
+def test_an_encrypted_connection_is_read_through_adbc(table, tmp_path, monkeypatch):
+    def plain(*_: object) -> None:
+        pytest.fail("the socket of an encrypted connection was taken for a plain one")
+
+    monkeypatch.setattr("headwater.sources.sql.postgres_split.copy_rows", plain)
+    part = split(table, "SELECT 7::int8", {"n": ("int8", "int64")})
+    with encrypting_door(table, tmp_path) as url:
+        assert psycopg.connect(url).pgconn.ssl_in_use
+        encrypted = dataclasses.replace(part, url=Secret(url))
+        assert [row for batch in encrypted.read() for row in batch.to_pylist()] == [{"n": 7}]
+
+
+@contextmanager
+def encrypting_door(url: str, folder: Path) -> Iterator[str]:
+    """The server behind TLS, which the build of PostgreSQL for tests does not speak."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
+    subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    parts = urlsplit(url)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        door = threading.Thread(target=let_in, args=(listening, context, (parts.hostname, parts.port)), daemon=True)
+        door.start()
+        address = parts._replace(netloc=f"{parts.username}@127.0.0.1:{listening.getsockname()[1]}")
+        yield urlunsplit(address) + "?sslmode=require"
+
+
+def let_in(listening: socket.socket, context: ssl.SSLContext, server: tuple[str, int]) -> None:
+    while True:
+        try:
+            plain, _ = listening.accept()
+        except OSError:
+            return  # the door is closed
+        assert plain.recv(8)[4:] == b"\x04\xd2\x16\x2f"  # SSLRequest
+        plain.sendall(b"S")
+        outside, inside = context.wrap_socket(plain, server_side=True), socket.create_connection(server)
+        for here, there in ((outside, inside), (inside, outside)):
+            threading.Thread(target=carry, args=(here, there), daemon=True).start()
+
+
+def carry(here: socket.socket, there: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := here.recv(65536):
+            there.sendall(data)
+        there.shutdown(socket.SHUT_WR)
