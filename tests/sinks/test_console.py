@@ -117,7 +117,9 @@ def test_rows_that_arrow_can_read_never_import_spark():
 
 @pytest.mark.spark
 def test_rows_that_only_spark_can_read_are_counted_in_one_job(spark):
-    text, count = printed(DataFrameRows("s", table_of(range(100))), Settings(limit=2), spark=lambda: spark)
+    text, count = printed(
+        DataFrameRows(MemoryRows("s", (table_of(range(100)),))), Settings(limit=2), spark=lambda: spark
+    )
     assert count == 100
     assert text.splitlines()[3:] == [
         " 0  name 0  2023-11-14T22:13:20.000000Z",

@@ -397,7 +397,7 @@ def test_splits_of_unknown_size_land_through_spark_tasks(tmp_path, spark, publis
 def test_rows_that_only_spark_can_read_land_too(tmp_path, spark, form):
     table = table_of(range(1000))
     landing = files_sink(tmp_path, format=form).land(
-        attempt_at(WINDOW, spark=lambda: spark), DataFrameRows("orders", table)
+        attempt_at(WINDOW, spark=lambda: spark), DataFrameRows(MemoryRows("orders", (table,)))
     )
     assert landing.rows == 1000
     if form == "parquet":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from headwater.model.cursor import CursorType
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.marks import ColumnMark
+from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
 from headwater.model.window import Window
 
@@ -20,13 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MemorySplit:
-    """Batches that travel with the split."""
+    """A table that travels with the split; with `error` it fails after its rows, as a lost source does."""
 
-    batches: tuple[pa.RecordBatch, ...]
-    rows: int | None = None
+    table: pa.Table = field(repr=False)
+    error: Exception | None = None
+    counted: bool = True  # False: its number of rows is not known beforehand
+
+    @property
+    def rows(self) -> int | None:
+        return int(self.table.num_rows) if self.counted else None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        yield from self.batches
+        yield from self.table.to_batches(max_chunksize=1 << 16)
+        if self.error is not None:
+            raise self.error
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,8 @@ class MemoryRows:
     tables: tuple[pa.Table, ...]
     key: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
-    counted: bool = True  # False: the splits do not know their number of rows
+    counted: bool = True
+    error: Exception | None = None  # of the last split, at its end
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,8 +54,10 @@ class MemoryRows:
 
     @property
     def splits(self) -> tuple[MemorySplit, ...]:
-        return tuple(
-            MemorySplit(tuple(table.to_batches()), table.num_rows if self.counted else None) for table in self.tables
+        *others, last = self.tables
+        return (
+            *(MemorySplit(table, None, self.counted) for table in others),
+            MemorySplit(last, self.error, self.counted),
         )
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
@@ -55,19 +66,28 @@ class MemoryRows:
 
 @dataclass(frozen=True)
 class DataFrameRows:
-    """Rows that only Spark can read."""
+    """The same rows for a sink that must take them from Spark: no splits are offered."""
 
-    stream: str
-    table: pa.Table
-    key: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
+    rows: Rows
+
+    @property
+    def stream(self) -> str:
+        return self.rows.stream
 
     @property
     def schema(self) -> pa.Schema:
-        return self.table.schema
+        return self.rows.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.rows.key
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return self.rows.order
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame(self.table)
+        return self.rows.dataframe(spark)
 
 
 def window_up_to(end: int, start: int | None = None) -> Window:

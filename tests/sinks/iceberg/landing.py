@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,13 @@ import pyarrow as pa
 
 from headwater.config.sinks import IcebergSink as IcebergSettings
 from headwater.model.cursor import CursorType
-from headwater.model.faults import Faults, NoFaults
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
 from headwater.model.window import Window
 from headwater.sinks.iceberg.sink import IcebergSink
-from headwater.testing.splits import TableRows, table_rows
+from headwater.testing.memory_rows import MemoryRows, attempt_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,24 +47,14 @@ class Lands:
     def sink(self, **settings: Any) -> IcebergSink:
         return IcebergSink(IcebergSettings(**{"table": self.table, **settings}), "1:iceberg")
 
-    def attempt(
-        self,
-        number: int = 1,
-        *,
-        epoch: int = 1,
-        pipeline: str = "shop",
-        faults: Faults | None = None,
-        ensure_leased: Callable[[], None] = lambda: None,
-    ) -> Attempt:
-        return Attempt(
-            pipeline=pipeline,
+    def attempt(self, number: int = 1, **options: Any) -> Attempt:
+        """A try at a window, by its number; a run of its own each time."""
+        return attempt_at(
+            window(number),
             run=f"run{next(_RUNS)}",
-            window=window(number),
-            epoch=epoch,
-            faults=faults or NoFaults(),
-            ensure_leased=ensure_leased,
             spark=lambda: self.spark,
             progress=self.told.append,
+            **options,
         )
 
     def land(self, rows: Rows, number: int = 1, **settings: Any) -> Landing:
@@ -93,9 +82,24 @@ class Lands:
         return {row.file_path.rsplit("/", 1)[1] for row in found}
 
 
-def orders(ids: Iterable[int], text: str = "new", seq: int = 1, **options: Any) -> TableRows:
+def orders(ids: Iterable[int], text: str = "new", seq: int = 1, **options: Any) -> MemoryRows:
     """Rows of an orders table: id, note, seq."""
     ids = list(ids)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string()), ("seq", pa.int64())])
     table = pa.table([pa.array(ids, pa.int64()), [f"{text} {n}" for n in ids], [seq] * len(ids)], schema=schema)
     return table_rows(table, **{"key": ["id"], "order": ["seq"], **options})
+
+
+def table_rows(
+    table: pa.Table,
+    *,
+    stream: str = "shop.orders",
+    key: Sequence[str] = (),
+    order: Sequence[str] = (),
+    splits: int = 1,
+    counted: bool = True,
+) -> MemoryRows:
+    """A table as the rows of a window, cut into splits of similar size."""
+    size = -(-table.num_rows // splits) or 1
+    parts = tuple(table.slice(start, size) for start in range(0, max(table.num_rows, 1), size))
+    return MemoryRows(stream, parts, tuple(key), tuple(order), counted)

@@ -17,7 +17,7 @@ from headwater.sinks.iceberg.java_errors import HeadMoved
 from headwater.sinks.iceberg.naming import table_for
 from headwater.sinks.iceberg.publish import publish_update
 from headwater.sinks.iceberg.stamp import Stamp
-from headwater.testing.splits import FrameRows
+from headwater.testing.memory_rows import DataFrameRows
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ class Once:
             self()
 
 
-class Meanwhile(FrameRows):
+class Meanwhile(DataFrameRows):
     """Rows during whose reading something else happens."""
 
     def dataframe(self, spark):

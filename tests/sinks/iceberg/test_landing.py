@@ -13,7 +13,7 @@ from headwater.model.rows import Rows
 from headwater.sinks.iceberg.catalog import find_table
 from headwater.sinks.iceberg.naming import table_for
 from headwater.sources.split_rows import ArrowRows
-from headwater.testing.splits import FrameRows
+from headwater.testing.memory_rows import DataFrameRows
 from headwater.testing.trickle import TrickleSplit
 
 pytestmark = pytest.mark.spark
@@ -46,10 +46,10 @@ def test_rows_are_told_while_tasks_still_write_them(lands: Lands, tmp_path: Path
         if len(told) == 3:
             (tmp_path / "enough").touch()
 
-    batch = orders(range(100)).splits[0].table.to_batches()[0]
+    batch = orders(range(100)).tables[0].to_batches()[0]
     splits = tuple(TrickleSplit(batch, tmp_path / "enough") for _ in range(3))
     rows: Rows = ArrowRows("shop.orders", batch.schema, (), (), splits)
-    rows = rows if offered == "splits" else FrameRows(rows)
+    rows = rows if offered == "splits" else DataFrameRows(rows)
     landing = lands.sink().land(replace(lands.attempt(), progress=hear), rows)
     assert all(count > 0 for count in told)
     assert sum(told) == landing.rows == lands.spark.table(lands.table).count()
@@ -171,8 +171,8 @@ def test_an_empty_window_changes_nothing(lands: Lands) -> None:
 
 def test_rows_that_only_spark_can_read_land_the_same_way(lands: Lands, lake_folder: Path) -> None:
     sink = lands.sink(mode="merge")
-    sink.land(lands.attempt(1), FrameRows(orders(range(10), "old")))
-    landing = sink.land(lands.attempt(2), FrameRows(orders(range(5, 15), "new")))
+    sink.land(lands.attempt(1), DataFrameRows(orders(range(10), "old")))
+    landing = sink.land(lands.attempt(2), DataFrameRows(orders(range(5, 15), "new")))
     assert landing.rows == 10
     assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {
         n: "old" if n < 5 else "new" for n in range(15)

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.landing import Lands, orders, table_rows
 
 from headwater.model.errors import AmbiguousKey, InputError
 from headwater.sinks.iceberg import merging
-from headwater.testing.splits import table_rows
 
 pytestmark = pytest.mark.spark
 

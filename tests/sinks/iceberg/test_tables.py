@@ -11,10 +11,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.landing import Lands, orders, table_rows
 
 from headwater.model.errors import SchemaRefused, UnknownName
-from headwater.testing.splits import table_rows
 
 pytestmark = pytest.mark.spark
 
