@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import psycopg
@@ -37,26 +36,18 @@ SELECT set_config('lock_timeout', :patience, true), set_config('idle_in_transact
        CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
 
 
-class PostgresProgress(SqlProgress):
-    """Plain SQL over one connection, which is opened at first use and again when it broke."""
+class PostgresProgress(SqlProgress[psycopg.Connection]):
+    """Plain SQL over one connection, which is opened again when it broke."""
 
     def __init__(self, url: Secret, patience_seconds: float = 10.0) -> None:
         super().__init__()
         self._url = url
         self._patience_seconds = patience_seconds
         self._address = masked(url.reveal())
-        self._connection: psycopg.Connection | None = None
-        self._opened_by = 0
 
     @property
     def address(self) -> str:
         return self._address
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection is not None and self._opened_by == os.getpid():
-                self._connection.close()
-            self._connection = None
 
     @property
     def _locking_read(self) -> str:
@@ -70,7 +61,7 @@ class PostgresProgress(SqlProgress):
 
     def _run(self, work: Callable[[Execute], T]) -> T:
         with self._lock, self._translated():
-            used = self._connection is not None and self._opened_by == os.getpid()
+            used = self._own.get() is not None
             attempt = _Attempt(self._connected(), self._patience_seconds)
             try:
                 return attempt.run(work)
@@ -86,15 +77,16 @@ class PostgresProgress(SqlProgress):
         return self._run(lambda execute: execute(statement, values))
 
     def _connected(self) -> psycopg.Connection:
-        if self._connection is None or self._opened_by != os.getpid() or self._connection.closed:
-            connection = self._connect()
-            try:
-                _Attempt(connection, self._patience_seconds).run(_ensure_schema)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection, self._opened_by = connection, os.getpid()
-        return self._connection
+        connection = self._own.get()
+        if connection is not None and not connection.closed:
+            return connection
+        connection = self._connect()
+        try:
+            _Attempt(connection, self._patience_seconds).run(_ensure_schema)
+        except BaseException:
+            connection.close()
+            raise
+        return self._own.keep(connection)
 
     def _connect(self) -> psycopg.Connection:
         url = self._url.reveal()
@@ -111,18 +103,11 @@ class PostgresProgress(SqlProgress):
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreDamaged as damage:
-            if self.address in damage.message:
-                raise
-            raise StoreDamaged(f"{self.address}: {damage.message}", hint=damage.hint) from damage
-        except psycopg.Error as error:
-            raise self._error(error) from error
+    @property
+    def _foreign(self) -> tuple[type[Exception], ...]:
+        return (psycopg.Error,)
 
-    def _error(self, error: psycopg.Error) -> HeadwaterError:
+    def _error(self, error: Exception) -> HeadwaterError:
         message = f"{self.address}: {masked(str(error)).strip() or type(error).__name__}"
         match error:
             case psycopg.errors.InsufficientPrivilege() | psycopg.errors.InvalidSchemaName():

@@ -6,12 +6,15 @@ import datetime as dt
 import json
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Generic, TypeVar
 
+from headwater.model.errors import HeadwaterError, StoreDamaged
 from headwater.model.marks import Json, Mark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.progress.migrations import Execute, Row
+from headwater.progress.own_connection import C, OwnConnection
 from headwater.progress.record import Record, checked_name
 from headwater.progress.record_store import Decision, RecordStore
 
@@ -34,11 +37,16 @@ SELECT CAST(entry AS text) FROM headwater_history WHERE pipeline = :pipeline ORD
 _PIPELINES = "SELECT pipeline FROM headwater_progress WHERE version > 0"
 
 
-class SqlProgress(RecordStore):
-    """Tables `headwater_progress` and `headwater_history`, for anyone to query."""
+class SqlProgress(RecordStore, Generic[C]):
+    """Tables `headwater_progress` and `headwater_history`, for anyone to query. One connection, opened at first use."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # one connection, used by one thread at a time
+        self._lock = threading.RLock()  # the connection is used by one thread at a time
+        self._own = OwnConnection[C]()
+
+    def close(self) -> None:
+        with self._lock:
+            self._own.close()
 
     @property
     @abstractmethod
@@ -60,6 +68,27 @@ class SqlProgress(RecordStore):
     @abstractmethod
     def _now_parameters(self) -> dict[str, object]:
         """What `_locking_read` needs besides the pipeline."""
+
+    @property
+    @abstractmethod
+    def _foreign(self) -> tuple[type[Exception], ...]:
+        """The errors that `_error` translates."""
+
+    @abstractmethod
+    def _error(self, error: Exception) -> HeadwaterError:
+        """What a foreign error stands for."""
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Around all that talks to the database: errors leave as ours, and say where."""
+        try:
+            yield
+        except StoreDamaged as damage:
+            if self.address in damage.message:
+                raise
+            raise StoreDamaged(f"{self.address}: {damage.message}", hint=damage.hint) from damage
+        except self._foreign as error:
+            raise self._error(error) from error
 
     def history(self, pipeline: str, limit: int) -> Sequence[HistoryEntry]:
         values = {"pipeline": checked_name(pipeline), "limit": max(limit, 0)}

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,13 +22,11 @@ from headwater.progress.sql import COLUMNS, SqlProgress
 
 T = TypeVar("T")
 
-# Connections of the parent of a forked process. They must be neither used nor closed here, so they are kept.
-_INHERITED: list[sqlite3.Connection] = []
 _MAGIC = b"SQLite format 3\0"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
 
-class SqliteProgress(SqlProgress):
+class SqliteProgress(SqlProgress[sqlite3.Connection]):
     """One file, made complete under another name and then linked in place, so an empty one is always damage."""
 
     def __init__(self, path: Path, clock: Clock = wall_clock, patience_seconds: float = 10.0) -> None:
@@ -37,19 +34,11 @@ class SqliteProgress(SqlProgress):
         self._path = path.absolute()
         self._clock = clock
         self._patience_seconds = patience_seconds
-        self._connection: sqlite3.Connection | None = None
-        self._opened_by = 0
         self._inode = 0
 
     @property
     def address(self) -> str:
         return f"sqlite:///{self._path}"
-
-    def close(self) -> None:
-        with self._lock:
-            if self._connection is not None and self._opened_by == os.getpid():
-                self._connection.close()
-            self._connection = None
 
     @property
     def _locking_read(self) -> str:
@@ -72,17 +61,16 @@ class SqliteProgress(SqlProgress):
             return self._connected().execute(statement, values).fetchall()
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._opened_by == os.getpid():
+        connection = self._own.get()
+        if connection is not None:
             if self._path.exists() and self._path.stat().st_ino == self._inode:
-                return self._connection
+                return connection
             # SQLite would go on with a file that has no name any more, and nobody else would see it.
             self.close()
             if not self._path.exists():
                 raise StoreUnreachable(
                     f"{self.address}: the file was removed while it was in use", hint="put it back, or start again"
                 )
-        elif self._connection is not None:
-            _INHERITED.append(self._connection)
         if not self._path.exists():
             self._create()
         _check_whole(self._path)
@@ -93,8 +81,8 @@ class SqliteProgress(SqlProgress):
         except BaseException:
             connection.close()
             raise
-        self._connection, self._opened_by, self._inode = connection, os.getpid(), self._path.stat().st_ino
-        return connection
+        self._inode = self._path.stat().st_ino
+        return self._own.keep(connection)
 
     def _create(self) -> None:
         log = _log_of(self._path)
@@ -118,25 +106,16 @@ class SqliteProgress(SqlProgress):
             for suffix in ("-wal", "-shm"):
                 temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreDamaged as damage:
-            if self.address in damage.message:
-                raise
-            raise StoreDamaged(f"{self.address}: {damage.message}", hint=damage.hint) from damage
-        except HeadwaterError:
-            raise
-        except sqlite3.Error as error:
-            self.close()
-            raise self._error(error) from error
-        except OSError as error:
-            raise StoreUnreachable(
-                f"{self.address}: {error.strerror or error}", hint="check that its folder is there and writable"
-            ) from error
+    @property
+    def _foreign(self) -> tuple[type[Exception], ...]:
+        return (sqlite3.Error, OSError)
 
-    def _error(self, error: sqlite3.Error) -> HeadwaterError:
+    def _error(self, error: Exception) -> HeadwaterError:
+        if isinstance(error, OSError):
+            return StoreUnreachable(
+                f"{self.address}: {error.strerror or error}", hint="check that its folder is there and writable"
+            )
+        self.close()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in _DAMAGE:
             return StoreDamaged(f"{self.address}: {error}", hint=RESTORE)
