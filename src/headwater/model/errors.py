@@ -12,7 +12,7 @@ HeadwaterError
     ├── LeaseHeld · LeaseLost      another process runs, or took over, the pipeline
     ├── ProgressConflict · MarkMovedBack · StoreDamaged
     ├── SourceChanged              the source is not the one that the mark was taken from, or lost data (G9)
-    ├── ValueNotKept · NullCursor · AmbiguousKey · SchemaRefused
+    ├── ValueNotKept · TooManyRejects · NullCursor · AmbiguousKey · SchemaRefused
     ├── PublishConflict            the target moved while we wrote; nothing was published
     └── TransformFailed
 
@@ -186,6 +186,13 @@ class ValueNotKept(RunError):
     """A value cannot be kept exactly in the target's type (G8)."""
 
     code = "value-not-kept"
+    retry: ClassVar[Retry] = "operator"
+
+
+class TooManyRejects(RunError):
+    """More rows had to be set aside than the pipeline bears (`max_rejects`)."""
+
+    code = "too-many-rejects"
     retry: ClassVar[Retry] = "operator"
 
 

@@ -152,6 +152,63 @@ class ColumnMark(Mark):
 
 
 @dataclass(frozen=True)
+class OffsetsMark(Mark):
+    """Topic → partition → the next offset to read. A partition that is absent stays."""
+
+    kind: ClassVar[str] = "offsets"
+
+    topics: Mapping[str, Mapping[int, int]]
+    ids: Mapping[str, str] = field(default_factory=dict)  # topic → Kafka's id of it: a topic made anew has another (G9)
+
+    def join(self, other: OffsetsMark) -> OffsetsMark:
+        topics = {topic: dict(offsets) for topic, offsets in self.topics.items()}
+        for topic, offsets in other.topics.items():
+            mine = topics.setdefault(topic, {})
+            mine.update({partition: max(offset, mine.get(partition, offset)) for partition, offset in offsets.items()})
+        # Which of two ids is the newer one nobody can tell; everybody has to choose the same one.
+        ids = {topic: max(self.ids.get(topic, ""), other.ids.get(topic, "")) for topic in {*self.ids, *other.ids}}
+        return OffsetsMark(topics, ids)
+
+    def covers(self, other: OffsetsMark) -> bool:
+        return all(
+            self.topics.get(topic, {}).get(partition, -1) >= offset
+            for topic, offsets in other.topics.items()
+            for partition, offset in offsets.items()
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        topics = {
+            topic: {str(partition): offset for partition, offset in sorted(offsets.items())}
+            for topic, offsets in sorted(self.topics.items())
+        }
+        return {"kind": self.kind, "version": 1, "topics": topics, "ids": dict(sorted(self.ids.items()))}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> OffsetsMark:
+        topics = {
+            topic: {int(partition): _offset(offset) for partition, offset in offsets.items()}
+            for topic, offsets in data["topics"].items()
+        }
+        return cls(topics, dict(data.get("ids", {})))
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.to_json()))
+
+    def __str__(self) -> str:
+        shown = (
+            f"{topic} {', '.join(f'{partition}: {offset}' for partition, offset in sorted(offsets.items())) or 'empty'}"
+            for topic, offsets in sorted(self.topics.items())
+        )
+        return "; ".join(shown) or "no topic yet"
+
+
+def _offset(value: Json) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"an offset is a whole number from 0, not {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
 class StreamsMark(Mark):
     """One mark per stream, for streams that move on their own. A stream that is absent stays."""
 
@@ -188,7 +245,9 @@ class StreamsMark(Mark):
         return "; ".join(f"{name}: {mark}" for name, mark in sorted(self.streams.items())) or "no stream yet"
 
 
-_KINDS: Mapping[str, type[ColumnMark | StreamsMark]] = {kind.kind: kind for kind in (ColumnMark, StreamsMark)}
+_KINDS: Mapping[str, type[ColumnMark | OffsetsMark | StreamsMark]] = {
+    kind.kind: kind for kind in (ColumnMark, OffsetsMark, StreamsMark)
+}
 
 
 def mark_from_json(data: Mapping[str, Json]) -> Mark:

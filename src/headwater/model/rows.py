@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from headwater.model.rejects import SetAside
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +27,14 @@ class Split(Protocol):
 
         May be called again: a task can be retried, and a second sink reads again.
         """
+
+
+@runtime_checkable
+class RejectingSplit(Split, Protocol):
+    """A split that can go on where a row has no place in the schema."""
+
+    def read_setting_aside(self, set_aside: SetAside) -> Iterator[pa.RecordBatch]:
+        """As `read`, which raises at such a row; this one hands it to `set_aside` and goes on with the next."""
 
 
 class Rows(Protocol):

@@ -1,0 +1,45 @@
+"""A row set aside: what could not be kept, where it stood, why, and everything needed to try again (G8)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from headwater.model.marks import Json
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One row, or one message, that its stream had no place for."""
+
+    stream: str
+    place: Mapping[str, str | int]  # in the source's words: topic, partition, offset · object, line · the row's key
+    reason: str
+    payload: bytes  # as the source gave it
+    more: Mapping[str, Json] = field(default_factory=dict)  # what else a replay needs: key, headers, timestamp
+
+    @property
+    def id(self) -> str:
+        """The same whenever the same row is read again: a reject found twice is kept once."""
+        text = json.dumps([self.stream, dict(self.place)], sort_keys=True).encode()
+        return hashlib.sha256(text + b"\0" + self.payload).hexdigest()[:24]
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "stream": self.stream,
+            "place": dict(self.place),
+            "reason": self.reason,
+            "payload": base64.b64encode(self.payload).decode(),
+            "more": dict(self.more),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Reject:
+        return cls(**{**data, "payload": base64.b64decode(data["payload"])})
+
+
+# How a split tells of a reject while it is read; raises TooManyRejects when there are more than the pipeline bears.
+SetAside = Callable[[Reject], None]
