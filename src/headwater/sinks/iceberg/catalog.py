@@ -13,6 +13,7 @@ from headwater.config.partition_field import PartitionField, parse_partition_fie
 from headwater.config.sinks import IcebergSink as IcebergSettings
 from headwater.model.errors import InputError, UnknownName
 from headwater.sinks.iceberg.evolution import plan_new
+from headwater.sinks.iceberg.java_errors import described
 from headwater.sinks.iceberg.naming import TableName
 from headwater.sinks.iceberg.table import LakeTable, java
 from headwater.sinks.iceberg.types import TableSchema, table_schema
@@ -56,6 +57,8 @@ def create_table(
     owner: Sequence[str],
 ) -> LakeTable:
     """Make the namespace and the table for these rows. A table that somebody else just made is taken as it is."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - needs pyspark
+
     plan_new(rows).check(str(name))
     schema = table_schema(rows, key)
     catalog, iceberg = _catalog(spark, name), java(spark).org.apache.iceberg
@@ -67,8 +70,8 @@ def create_table(
         builder = builder.withProperty(property_name, value)
     try:
         return LakeTable(spark, name, builder.create())
-    except Exception:
-        made = find_table(spark, name)
+    except Py4JJavaError as error:
+        made = find_table(spark, name) if _came_second(error) else None
         if made is None:
             raise
         return made
@@ -103,13 +106,21 @@ def _namespace(spark: SparkSession, name: TableName) -> Any:
 
 
 def _make_namespace(spark: SparkSession, catalog: Any, name: TableName) -> None:
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - needs pyspark
+
     namespace = _namespace(spark, name)
     if not catalog.namespaceExists(namespace):
         try:
             catalog.createNamespace(namespace)
-        except Exception:
-            if not catalog.namespaceExists(namespace):
+        except Py4JJavaError as error:
+            if not _came_second(error) or not catalog.namespaceExists(namespace):
                 raise
+
+
+def _came_second(error: Exception) -> bool:
+    """Whether another writer may have made the same thing; a JDBC catalog says it by a broken constraint."""
+    classes, _ = described(error)
+    return "AlreadyExistsException" in classes or "UncheckedSQLException" in classes
 
 
 def _properties(settings: IcebergSettings, key: tuple[str, ...], owner: Sequence[str]) -> Mapping[str, str]:
