@@ -25,6 +25,7 @@ from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import Parts, SinksOnUse, run_cycle
 from headwater.engine.lease import held_lease
 from headwater.engine.log import Log, Silence
+from headwater.engine.rejects import Rejects
 from headwater.engine.result import CycleResult
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
 from headwater.engine.session import SessionHolder
@@ -153,13 +154,18 @@ class Pipeline:
     def parts(self) -> Parts:
         """What a cycle works with; whoever takes them closes the source and the sinks."""
         project = self.project
+
+        def spark() -> SparkSession:
+            return project.session.for_pipeline(self.name)
+
         return Parts(
             name=self.name,
             source=self._open_source(),
             transform=self.settings.transform,
             sinks=SinksOnUse(self._sinks),
+            rejects=Rejects(self.settings.rejects_table, self.settings.max_rejects, spark),
             store=project.store,
-            spark=lambda: project.session.for_pipeline(self.name),
+            spark=spark,
             folder=self.folder,
             owner=whoami(),
             lease_seconds=self._lease_seconds,

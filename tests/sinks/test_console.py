@@ -98,7 +98,7 @@ def test_a_process_that_lost_its_lease_prints_nothing():
     out = io.StringIO()
     with pytest.raises(LeaseLost):
         ConsoleSink(Settings(), "1:console", out).land(
-            attempt_at(WINDOW, ensure_leased=lost), MemoryRows("s", (table_of([1]),))
+            attempt_at(WINDOW, clear_to_publish=lost), MemoryRows("s", (table_of([1]),))
         )
     assert out.getvalue() == ""
 

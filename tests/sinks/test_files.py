@@ -147,7 +147,7 @@ def test_a_writer_that_slept_through_its_lease_publishes_nothing(tmp_path, publi
     def lost() -> None:
         raise LeaseLost("shop: taken over by epoch 2")
 
-    stale = attempt_at(WINDOW, faults=Meanwhile("land.written", successor), ensure_leased=lost)
+    stale = attempt_at(WINDOW, faults=Meanwhile("land.written", successor), clear_to_publish=lost)
     with pytest.raises(LeaseLost):
         files_sink(tmp_path, publish=publish).land(stale, rows)
     assert ids(tmp_path) == [1, 2]
@@ -158,7 +158,7 @@ def test_a_writer_overtaken_after_its_last_look_at_the_lease_doubles_nothing(tmp
     rows = MemoryRows("orders", (table_of([1, 2]),))
     # The successor works inside the very last check: no later question could have told the stale writer.
     stale = attempt_at(
-        WINDOW, ensure_leased=lambda: files_sink(tmp_path, publish=publish).land(attempt_at(WINDOW, epoch=2), rows)
+        WINDOW, clear_to_publish=lambda: files_sink(tmp_path, publish=publish).land(attempt_at(WINDOW, epoch=2), rows)
     )
     expected = pytest.raises(LeaseLost, match="took over") if publish == "rename" else nullcontext()
     with expected:

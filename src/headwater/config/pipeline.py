@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import ClassVar
 
 from pydantic import Field, field_validator
 
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.schedule import parse_every
-from headwater.config.sinks import SinkSettings
+from headwater.config.sinks import SinkSettings, check_table_name
 from headwater.config.sql_source import SqlSource
 
 
@@ -48,6 +49,19 @@ class PipelineSettings(Settings):
     """Spark SQL over the view `rows`, or `python: package.module:function`."""
     sinks: list[SinkSettings] = Field(min_length=1, examples=["[console: {}]"])
     """In this order; the mark moves when the last one has the rows."""
+    rejects: str | None = Field(default=None, examples=["lake.rejects.{stream}"])
+    """The Iceberg table for rows that cannot be kept; by default the first Iceberg sink's, with `__rejects` behind it."""
+    max_rejects: int = Field(default=1_000, ge=0)
+    """How many rows of one window may be set aside; with more of them the pipeline stops and its mark stays."""
+
+    @property
+    def rejects_table(self) -> str:
+        """Where rejects land, with the placeholders of an Iceberg sink's table."""
+        if self.rejects:
+            return self.rejects
+        tables = (sink.iceberg.table for sink in self.sinks if sink.iceberg)
+        plain = re.sub(r"\W", "_", self.pipeline)
+        return f"{next(tables, f'lake.rejects.{plain}_{{stream}}')}__rejects"
 
     @field_validator("every", mode="before")
     @classmethod
@@ -55,6 +69,11 @@ class PipelineSettings(Settings):
         if value is not None:
             parse_every(value)
         return value
+
+    @field_validator("rejects")
+    @classmethod
+    def _names_a_table(cls, table: str | None) -> str | None:
+        return table and check_table_name(table)
 
     @field_validator("lease")
     @classmethod

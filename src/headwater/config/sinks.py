@@ -13,6 +13,23 @@ from headwater.config.partition_field import parse_partition_field
 _TABLE_PARTS = 3  # catalog, namespace, name
 
 
+def check_table_name(table: str) -> str:
+    """A table of a catalog, perhaps with placeholders for a stream's name."""
+    parts = table.split(".")
+    if len(parts) < _TABLE_PARTS or not all(part.strip() for part in parts):
+        raise ValueError(
+            f"{table!r} is no table of a catalog; write for example lake.shop.orders or lake.shop.{{stream}}"
+        )
+    unknown = set(re.findall(r"\{([^}]*)\}", table)) - {"stream", "schema", "table"}
+    if unknown:
+        raise ValueError(f"{{{min(unknown)}}} is not known here; write {{stream}}, {{schema}} or {{table}}")
+    if "{" in parts[0]:
+        raise ValueError(
+            f"the catalog's name is fixed, {parts[0]!r} is not; write for example lake.{{schema}}.{{table}}"
+        )
+    return table
+
+
 class IcebergSink(Settings):
     """Land rows in an Iceberg table."""
 
@@ -33,19 +50,7 @@ class IcebergSink(Settings):
     @field_validator("table")
     @classmethod
     def _names_a_table(cls, table: str) -> str:
-        parts = table.split(".")
-        if len(parts) < _TABLE_PARTS or not all(part.strip() for part in parts):
-            raise ValueError(
-                f"{table!r} is no table of a catalog; write for example lake.shop.orders or lake.shop.{{stream}}"
-            )
-        unknown = set(re.findall(r"\{([^}]*)\}", table)) - {"stream", "schema", "table"}
-        if unknown:
-            raise ValueError(f"{{{min(unknown)}}} is not known here; write {{stream}}, {{schema}} or {{table}}")
-        if "{" in parts[0]:
-            raise ValueError(
-                f"the catalog's name is fixed, {parts[0]!r} is not; write for example lake.{{schema}}.{{table}}"
-            )
-        return table
+        return check_table_name(table)
 
     @field_validator("partition_by")
     @classmethod

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headwater.config.pipeline import PythonTransform
 from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.log import Log
+from headwater.engine.rejects import Rejects
 from headwater.engine.result import CycleResult
 from headwater.engine.transform import apply_transform
 from headwater.model.errors import HeadwaterError, RunError
@@ -53,6 +54,7 @@ class Parts:
     source: Source
     transform: str | PythonTransform | None
     sinks: SinksOnUse
+    rejects: Rejects
     store: Store
     spark: Callable[[], SparkSession]
     folder: Path
@@ -65,6 +67,7 @@ class Parts:
         """Give back the connections of the source and the sinks."""
         self.source.close()
         self.sinks.close()
+        self.rejects.close()
 
 
 def run_cycle(parts: Parts) -> CycleResult:
@@ -149,7 +152,7 @@ class _Cycle:
         resumed = intent.run != self._run
         parts.faults.reach("read.before")
         with parts.source.read(intent.window) as streams:
-            rows = [self._transformed(stream) for stream in streams]
+            rows = [self._transformed(parts.rejects.tray.watching(stream)) for stream in streams]
             parts.faults.reach("read.after")
             sinks = parts.sinks()
             for sink in sinks:
@@ -158,19 +161,25 @@ class _Cycle:
                     if landing is None:
                         parts.faults.reach("land.before")
                         landing = sink.land(attempt, stream)
+                        parts.rejects.settle()  # again, for a sink that publishes while it reads
                         parts.faults.reach("land.after")
-                        self._log(
-                            "landed",
-                            sink=sink.label,
-                            stream=stream.stream,
-                            rows=landing.rows,
-                            seconds=f"{landing.seconds:.2f}",
-                        )
-                    intent = replace(intent, landed=_with(intent.landed, landing))
+                        self._log_landing(landing)
+                    intent = replace(intent, landed=_with(intent.landed, landing, *parts.rejects.landings()))
                     if sink is not sinks[-1] or stream is not rows[-1]:
                         # A crash between two sinks is finished, not repeated, even where the sink cannot tell.
                         progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
         return progress.intending(intent)
+
+    def _log_landing(self, landing: Landing) -> None:
+        aside = sum(found.rows for found in self._parts.rejects.landings() if found.stream == landing.stream)
+        self._log(
+            "landed",
+            sink=landing.sink,
+            stream=landing.stream,
+            rows=landing.rows,
+            **({"rejected": aside} if aside else {}),
+            seconds=f"{landing.seconds:.2f}",
+        )
 
     def _known(self, sink: Sink, rows: Rows, attempt: Attempt, intent: Intent) -> Landing | None:
         for landing in intent.landed:
@@ -183,16 +192,24 @@ class _Cycle:
 
     def _attempt(self, lease: HeldLease, intent: Intent) -> Attempt:
         parts = self._parts
-        return Attempt(
+        attempt = Attempt(
             pipeline=parts.name,
             run=self._run,
             window=intent.window,
             epoch=lease.lease.epoch,
             faults=parts.faults,
-            ensure_leased=lease.ensure,
+            clear_to_publish=lease.ensure,
             spark=parts.spark,
             progress=lambda count: parts.log.rows(parts.name, count),
         )
+
+        parts.rejects.begin(attempt)
+
+        def clear_to_publish() -> None:
+            parts.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them
+            lease.ensure()
+
+        return replace(attempt, clear_to_publish=clear_to_publish)
 
     def _transformed(self, rows: Rows) -> Rows:
         transform = self._parts.transform
@@ -210,6 +227,7 @@ class _Cycle:
             end=str(intent.window.end),
             why="" if intent.run == self._run else f"finished what run {intent.run} began",
             rows=result.rows,
+            rejected=result.rejected,
             seconds=round(time.monotonic() - self._began, 3),
             sinks=tuple(result.to_json()["sinks"]),
         )
@@ -254,6 +272,6 @@ def _expected_rows(plan: Plan) -> int | str:
     return "unknown" if None in counts else sum(count or 0 for count in counts)
 
 
-def _with(landed: tuple[Landing, ...], landing: Landing) -> tuple[Landing, ...]:
-    others = tuple(x for x in landed if (x.sink, x.stream) != (landing.sink, landing.stream))
-    return (*others, landing)
+def _with(landed: tuple[Landing, ...], *more: Landing) -> tuple[Landing, ...]:
+    newer = {(landing.sink, landing.stream) for landing in more}
+    return (*(x for x in landed if (x.sink, x.stream) not in newer), *more)

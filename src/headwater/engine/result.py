@@ -8,6 +8,7 @@ from typing import Literal
 from headwater.model.errors import HeadwaterError
 from headwater.model.landing import Landing
 from headwater.model.marks import Json
+from headwater.model.rejects import LABEL as REJECTS
 from headwater.model.window import Window
 
 Outcome = Literal["landed", "nothing new", "failed"]
@@ -30,11 +31,14 @@ class CycleResult:
 
     @property
     def rows(self) -> int:
-        """Rows read: what the first sink took of every stream (each sink takes the same rows)."""
-        if not self.landings:
-            return 0
-        first = self.landings[0].sink
-        return sum(landing.rows for landing in self.landings if landing.sink == first)
+        """Rows landed: what the first sink took of every stream (each sink takes the same rows)."""
+        landed = [landing for landing in self.landings if landing.sink != REJECTS]
+        return sum(landing.rows for landing in landed if landing.sink == landed[0].sink)
+
+    @property
+    def rejected(self) -> int:
+        """Rows set aside."""
+        return sum(landing.rows for landing in self.landings if landing.sink == REJECTS)
 
     def to_json(self) -> dict[str, Json]:
         data: dict[str, Json] = {
@@ -42,7 +46,7 @@ class CycleResult:
             "run": self.run,
             "outcome": self.outcome,
             "window": self._window_json(),
-            "rows": {"read": self.rows, "landed": self.rows, "rejected": 0},
+            "rows": {"read": self.rows + self.rejected, "landed": self.rows, "rejected": self.rejected},
             "sinks": self._sinks_json(),
             "seconds": round(self.seconds, 3),
             "recovered": self.recovered,
@@ -61,6 +65,8 @@ class CycleResult:
     def _sinks_json(self) -> list[dict[str, Json]]:
         sinks: dict[str, dict[str, Json]] = {}
         for landing in self.landings:
+            if landing.sink == REJECTS:
+                continue
             sink = sinks.setdefault(landing.sink, {"sink": landing.sink, "rows": 0, "seconds": 0.0})
             sink["rows"] += landing.rows
             sink["seconds"] = round(sink["seconds"] + landing.seconds, 3)

@@ -70,6 +70,7 @@ class HistoryEntry:
     end: str
     why: str = ""
     rows: int = 0
+    rejected: int = 0
     seconds: float = 0.0
     sinks: tuple[Mapping[str, Json], ...] = ()
     error: str = ""
@@ -85,6 +86,7 @@ class HistoryEntry:
             "end": self.end,
             "why": self.why,
             "rows": self.rows,
+            "rejected": self.rejected,
             "seconds": self.seconds,
             "sinks": [dict(sink) for sink in self.sinks],
             "error": self.error,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from headwater.model.marks import Json
 
+LABEL = "rejects"  # of the sink that keeps them, beside the pipeline's own
+
 
 @dataclass(frozen=True)
 class Reject:

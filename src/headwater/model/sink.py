@@ -24,7 +24,8 @@ class Attempt:
     window: Window
     epoch: int
     faults: Faults
-    ensure_leased: Callable[[], None]  # raises LeaseLost; a sink calls it right before it publishes (G4)
+    # Called by a sink right before it publishes: raises LeaseLost (G4), and lands the window's rejects first (G8).
+    clear_to_publish: Callable[[], None]
     spark: Callable[[], SparkSession]  # the session starts when a sink first needs it
     progress: Callable[[int], None]  # told how many more rows are written, for people; from any thread
 

@@ -17,6 +17,7 @@ class Window:
 
     start: Mark | None
     end: Mark
+    part: str = ""  # of what belongs to the window and lands on its own: its rejects, a replay of them
 
     @cached_property
     def id(self) -> str:
@@ -25,12 +26,15 @@ class Window:
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     def to_json(self) -> dict[str, Json]:
-        return {"start": self.start.to_json() if self.start else None, "end": self.end.to_json()}
+        data: dict[str, Json] = {"start": self.start.to_json() if self.start else None, "end": self.end.to_json()}
+        return {**data, "part": self.part} if self.part else data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Window:
         start = data["start"]
-        return cls(mark_from_json(start) if start is not None else None, mark_from_json(data["end"]))
+        return cls(
+            mark_from_json(start) if start is not None else None, mark_from_json(data["end"]), data.get("part", "")
+        )
 
     def __str__(self) -> str:
         return f"after {self.start or 'the beginning'} up to {self.end}"

@@ -50,7 +50,7 @@ class ConsoleSink:
         title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows {attempt.window}"
         text = render(title, first, count, self._settings)
         attempt.faults.reach("land.written")
-        attempt.ensure_leased()
+        attempt.clear_to_publish()
         self._out.write(text)  # in one piece: pipelines share the terminal
         self._out.flush()
         attempt.faults.reach("land.published")

@@ -106,12 +106,12 @@ def attempt_at(
     run: str = "run-1",
     epoch: int = 1,
     faults: Faults | None = None,
-    ensure_leased: Callable[[], None] = lambda: None,
+    clear_to_publish: Callable[[], None] = lambda: None,
     spark: Callable[[], SparkSession] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Attempt:
     """One try at a window, with the lease held; without `spark`, to ask for a session is an error."""
-    return Attempt(pipeline, run, window, epoch, faults or NoFaults(), ensure_leased, spark or _no_spark, progress)
+    return Attempt(pipeline, run, window, epoch, faults or NoFaults(), clear_to_publish, spark or _no_spark, progress)
 
 
 def table_of(ids: Sequence[int]) -> pa.Table:

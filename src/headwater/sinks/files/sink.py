@@ -98,7 +98,7 @@ class FilesSink:
         with storage_errors(target.where(attempt)):
             target.prepare(place, record)
         attempt.faults.reach("land.written")
-        attempt.ensure_leased()  # G4: asked as late as can be, right before readers see the rows
+        attempt.clear_to_publish()  # G4: asked as late as can be, right before readers see the rows
         with storage_errors(target.where(attempt)):
             record = target.publish(attempt, place, record)
         attempt.faults.reach("land.published")

@@ -136,7 +136,7 @@ class OneLanding:
             evolution = plan_evolution(self._table.schema, self._rows.schema)
             evolution.check(str(self._table.name))
             if evolution.changes:
-                self._attempt.ensure_leased()
+                self._attempt.clear_to_publish()
                 self._table.evolve(evolution)
             key = self._key if self._settings.mode == "merge" else ()
             self._files.write(self._known.spark, self._rows, key, self._tally)
@@ -205,7 +205,7 @@ class OneLanding:
     def _nothing(self, base: int | None) -> Stamped:
         """A window without rows changes nothing, so nothing needs to be proved."""
         self._attempt.faults.reach("land.written")
-        self._attempt.ensure_leased()
+        self._attempt.clear_to_publish()
         return Stamped(base or 0, self._stamp(0, self._settings.mode, "no rows"))
 
     def _stamp(self, rows: int, upsert: str, why: str) -> Stamp:

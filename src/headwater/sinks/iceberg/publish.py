@@ -36,7 +36,7 @@ def publish_update(
     try:
         _compare(table, metadata, base)
         attempt.faults.reach("land.written")
-        attempt.ensure_leased()
+        attempt.clear_to_publish()
         builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
         _swap(table, metadata, _without(builder, drop), int(snapshot.snapshotId()))
     except OutcomeUnknown:
@@ -55,7 +55,7 @@ def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch:
         snapshot = int(metadata.ref(branch).snapshotId())
     _compare(table, metadata, base)
     attempt.faults.reach("land.written")
-    attempt.ensure_leased()
+    attempt.clear_to_publish()
     builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
     _swap(table, metadata, _without(builder, [branch, *drop]), snapshot)
     return snapshot

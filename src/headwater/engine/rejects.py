@@ -1,0 +1,72 @@
+"""What a cycle does with rejects: they land in a table of their own, before the rows they stood among are published.
+
+So a crash leaves either both or neither: if the rows are there, their rejects are. The table has one row per
+reject, by its id; to land the same one again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headwater.engine.reject_tray import RejectTray
+from headwater.model.landing import Landing
+from headwater.model.rejects import Reject
+from headwater.model.sink import Attempt, Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+
+class Rejects:
+    """The rejects of one pipeline's windows."""
+
+    def __init__(self, table: str, limit: int, spark: Callable[[], SparkSession]) -> None:
+        self.table, self.tray = table, RejectTray(limit, spark)
+        self._sink: Sink | None = None
+        self._attempt: Attempt | None = None
+        self._landed: dict[str, tuple[frozenset[str], Landing]] = {}  # by stream
+
+    def begin(self, attempt: Attempt) -> None:
+        """A new window, or another try at one."""
+        self._attempt = attempt
+        self.tray.begin(attempt.window.id)
+        self._landed.clear()
+
+    def settle(self) -> None:
+        """Land what has been set aside so far. Called before anything of the window is published."""
+        for stream, found in _by_stream(self.tray.found()).items():
+            ids = frozenset(reject.id for reject in found)
+            if stream not in self._landed or self._landed[stream][0] != ids:
+                self._landed[stream] = (ids, self._land(stream, found))
+
+    def landings(self) -> Sequence[Landing]:
+        """Of the window so far, one per stream that had rejects."""
+        return [landing for _, landing in self._landed.values()]
+
+    def close(self) -> None:
+        if self._sink:
+            self._sink.close()
+
+    def _land(self, stream: str, rejects: Sequence[Reject]) -> Landing:
+        from headwater.engine.reject_rows import reject_rows, reject_sink  # noqa: PLC0415 - rarely needed
+
+        attempt = self._attempt
+        if attempt is None:
+            raise RuntimeError("rejects of no window")
+        self._sink = self._sink or reject_sink(self.table)
+        part = hashlib.sha256("".join(sorted(reject.id for reject in rejects)).encode()).hexdigest()[:24]
+        own = replace(attempt, window=replace(attempt.window, part=part), progress=lambda _: None)
+        landing = self._sink.land(own, reject_rows(stream, rejects, attempt))
+        return replace(landing, window=attempt.window.id)
+
+
+def _by_stream(rejects: Sequence[Reject]) -> dict[str, list[Reject]]:
+    found: dict[str, list[Reject]] = {}
+    for reject in rejects:
+        found.setdefault(reject.stream, []).append(reject)
+    return found
