@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from headwater.model.marks import Mark
+from headwater.model.rejects import Reject
 from headwater.model.rows import Rows
 from headwater.model.window import Window
 
@@ -62,3 +63,14 @@ class Acknowledges(Protocol):
 
     def acknowledge(self, mark: Mark) -> None:
         """The mark is durable in every sink and in the progress store; called last (G10), may be repeated."""
+
+
+@runtime_checkable
+class Replays(Protocol):
+    """A source that can make rows of what it once set aside."""
+
+    def replay(self, rejects: Sequence[Reject]) -> AbstractContextManager[Sequence[Rows]]:
+        """The rejects as rows, under the settings as they are now, one Rows per stream.
+
+        Those that still cannot be kept are set aside again, as in `read`. What the source no longer has is left out.
+        """
