@@ -19,11 +19,11 @@ from tests.cli.conftest import Headwater
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMANDS = list(get_command(app).commands)  # type: ignore[attr-defined]
-THE_TWELVE = "demo run plan check status history marks rewind sql jars schema doctor"
+OF_THE_DESIGN = "demo run plan check status history marks rewind sql stack jars schema doctor"
 
 
 def test_the_commands_are_those_of_the_design() -> None:
-    assert " ".join(COMMANDS) == THE_TWELVE
+    assert " ".join(COMMANDS) == OF_THE_DESIGN
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,6 +21,15 @@ class Action(enum.StrEnum):
     remove = "remove"
 
 
+class Which(enum.StrEnum):
+    """The sets of services/jars.py, which other commands must not pay for."""
+
+    spark = "spark"
+    broker = "broker"
+    connect = "connect"
+    debezium = "debezium"
+
+
 def jars(
     out: Output,
     action: Annotated[
@@ -31,23 +40,27 @@ def jars(
         ),
     ] = Action.show,
     *,
+    which: Annotated[
+        Which, typer.Option("--set", help="Which libraries: Spark's, or those of a server of `headwater stack`.")
+    ] = Which.spark,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing.")] = False,
 ) -> None:
     """Show, fetch, verify or remove the JVM libraries.
 
     A run fetches them by itself, once; this is for machines that are prepared beforehand, and for repairs.
     """
-    from headwater.services.jars import cache_folder, ensure_jars, inspect, remove  # noqa: PLC0415 - for --help
+    from headwater.services.jars import JarSet, cache_folder, ensure_jars, inspect, remove  # noqa: PLC0415 - for --help
 
-    folder = cache_folder()
+    jar_set = JarSet(which.value)
+    folder = cache_folder(jar_set)
     if action is Action.fetch:
-        ensure_jars(out.say)
+        ensure_jars(out.say, jar_set)
     if action is Action.remove:
         out.say(f"removes {folder}")
         if not yes:
             confirm(out, "remove")
         remove(folder)
-    found = inspect(folder, checksums=action is Action.verify)
+    found = inspect(folder, jar_set, checksums=action is Action.verify)
     sizes = [jar.path.stat().st_size if jar.path.exists() else 0 for jar in found]
     data = [
         {"jar": jar.name, "state": jar.state, "bytes": size, "path": str(jar.path)}
@@ -58,4 +71,4 @@ def jars(
     broken = [jar.name for jar in found if jar.state != "present"]
     if broken and action is not Action.remove:
         verb = "is" if len(broken) == 1 else "are"
-        raise JarsMissing(f"{', '.join(broken)} {verb} missing or damaged", hint="run: headwater jars fetch")
+        raise JarsMissing(f"{', '.join(broken)} {verb} missing or damaged", hint=f"run: {jar_set.repair}")

@@ -19,6 +19,7 @@ from headwater.cli.rewind import rewind
 from headwater.cli.run import run
 from headwater.cli.schema import schema
 from headwater.cli.sql import sql
+from headwater.cli.stack import stack
 from headwater.cli.status import history, marks, status
 
 _FIRST_STEPS = """\
@@ -71,7 +72,7 @@ def demo(
     run_demo(folder, out)
 
 
-for _function in (demo, run, plan, check, status, history, marks, rewind, sql, jars, schema, doctor):
+for _function in (demo, run, plan, check, status, history, marks, rewind, sql, stack, jars, schema, doctor):
     app.command(_function.__name__)(with_common_flags(_function))
 
 

@@ -22,6 +22,7 @@ _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 _LOG_LINES = 12
 
+LOG = "server.log"
 ELSEWHERE = "elsewhere"  # a link in the service's folder, to data that had to live somewhere else
 
 
@@ -67,7 +68,7 @@ class Service:
 
     @property
     def log(self) -> Path:
-        return self.folder / "server.log"
+        return self.folder / LOG
 
     @property
     def address(self) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from headwater.services.kafka_server import Kafka
 from headwater.services.ports import is_free
 from headwater.services.postgres_server import Postgres
 from headwater.services.s3_server import S3
-from headwater.services.service import Recipe, Say, Service, State
+from headwater.services.service import LOG, Recipe, Say, Service, State
 
 Address = Mapping[str, str]
 _FILE = "stack.json"
@@ -100,9 +100,13 @@ class Stack:
         seconds = time.monotonic() - began
         self._say(f"{name} ({service.recipe.version}) answers after {seconds:.1f} s: {_shown(service.address)}")
 
-    def status(self) -> Sequence[Standing]:
-        """Every server that was ever started here, asked now."""
-        return [_standing(self._service(name), record) for name, record in self._read().items()]
+    def status(self, names: Sequence[str] | None = None) -> Sequence[Standing]:
+        """The servers asked for, or every one that was ever started here, as they are now."""
+        records = self._read()
+        return [
+            self._standing(name, records[name]) if name in records else self._never_started(name)
+            for name in (list(records) if names is None else _known(names))
+        ]
 
     def down(self, names: Sequence[str] = NAMES) -> Sequence[str]:
         """End what we started and what still runs, last started first. Data and ports stay for the next time."""
@@ -133,6 +137,13 @@ class Stack:
         pid, started = record["pid"], record["started"]
         process = ChildProcess(pid, started) if pid and started else None
         return Service(recipe, self.folder / name, ports=record["ports"], process=process)
+
+    def _standing(self, name: str, record: Record) -> Standing:
+        state = self._service(name).state()
+        return Standing(name, record["version"], state, record["pid"], record["address"], Path(record["log"]))
+
+    def _never_started(self, name: str) -> Standing:
+        return Standing(name, "", "down", None, {}, self.folder / name / LOG)
 
     def _read(self) -> dict[str, Record]:
         file = self.folder / _FILE
@@ -167,17 +178,6 @@ def _known(names: Sequence[str]) -> Sequence[str]:
         if name not in NAMES:
             raise InputError(f"no server is called '{name}'", hint=f"there are: {', '.join(NAMES)}")
     return [name for name in NAMES if name in names]
-
-
-def _standing(service: Service, record: Record) -> Standing:
-    return Standing(
-        name=service.recipe.name,
-        version=record["version"],
-        state=service.state(),
-        pid=record["pid"],
-        address=record["address"],
-        log=service.log,
-    )
 
 
 def _shown(address: Address) -> str:
