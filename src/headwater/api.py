@@ -44,6 +44,9 @@ from headwater.sources import opening as source_opening
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.engine.reject_shelf import KeptReject
+    from headwater.engine.replay import Replayed
+
 
 def whoami() -> str:
     """user@host/pid: who holds a lease, and who rewound."""
@@ -147,6 +150,22 @@ class Pipeline:
                 why=why,
             )
             return store.swap(lease.lease, progress, progress.rewound(target), entry)
+
+    def rejects(self) -> Sequence[KeptReject]:
+        """The rows that were set aside and have not landed since, oldest first."""
+        from headwater.engine.reject_shelf import kept_rejects  # noqa: PLC0415 - needs Spark
+
+        return kept_rejects(self.project.session.for_pipeline(self.name), self.settings.rejects_table, self.name)
+
+    def replay(self, rejects: Sequence[KeptReject]) -> Replayed:
+        """Try rejects again under today's settings; what lands is taken from their table."""
+        from headwater.engine.replay import replay  # noqa: PLC0415 - needs Spark
+
+        parts = self.parts()
+        try:
+            return replay(parts, rejects)
+        finally:
+            parts.close()
 
     def scheduled(self) -> ScheduledPipeline:
         return ScheduledPipeline(self.parts(), self.settings.every, self.settings.jitter)

@@ -17,12 +17,16 @@ from headwater.api import Project
 from headwater.config.loading import load_project
 from headwater.config.pipeline import PipelineSettings
 from headwater.engine.cycle import run_cycle
+from headwater.engine.reject_shelf import KeptReject
+from headwater.engine.replay import Replayed, replay
 from headwater.engine.result import CycleResult
 from headwater.model.errors import SinkUnreachable, ValueNotKept
 from headwater.model.faults import Faults
 from headwater.model.rejects import Reject, SetAside
 from headwater.model.rows import Split
 from headwater.sinks.iceberg import landing_files
+from headwater.sources.split_rows import ArrowRows
+from headwater.testing.memory_rows import MemorySplit
 
 pytestmark = pytest.mark.spark
 
@@ -60,6 +64,15 @@ class PickySource:
         return getattr(self._source, name)
 
     @contextmanager
+    def replay(self, rejects: Sequence[Reject]):
+        """As if notes had been mended since, but for the hopeless."""
+        notes = [text if "hopeless" in (text := reject.payload.decode()) else f"mended {text}" for reject in rejects]
+        ids = [reject.place["row"] for reject in rejects]
+        table = pa.table({"id": pa.array(ids, pa.int32()), "note": notes})
+        split = PickySplit(MemorySplit(table), rejects[0].stream)
+        yield [ArrowRows(rejects[0].stream, table.schema, (), (), (split,))]
+
+    @contextmanager
     def read(self, window):
         with self._source.read(window) as streams:
             yield [replace(rows, splits=tuple(PickySplit(x, rows.stream) for x in rows.splits)) for rows in streams]
@@ -94,6 +107,16 @@ sinks:
         with Project(load_project(self.folder), self.folder, spark=self.spark, faults=faults) as project:
             parts = project.pipelines([self.folder / "notes.yaml"])[0].parts()
             return run_cycle(replace(parts, source=PickySource(parts.source)))
+
+    def kept(self) -> Sequence[KeptReject]:
+        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
+            return project.pipelines([self.folder / "notes.yaml"])[0].rejects()
+
+    def replay(self, faults: Faults | None = None) -> Replayed:
+        with Project(load_project(self.folder), self.folder, spark=self.spark, faults=faults) as project:
+            pipeline = project.pipelines([self.folder / "notes.yaml"])[0]
+            parts = pipeline.parts()
+            return replay(replace(parts, source=PickySource(parts.source)), pipeline.rejects())
 
     def landed(self) -> list[str]:
         return sorted(row.note for row in self.spark.sql(f"SELECT note FROM {self.table}").collect())
@@ -199,6 +222,41 @@ def test_a_failure_at_any_point_leaves_rejects_and_rows_together(picky, point, n
     again = picky.run()
     assert again.outcome == "landed", again.error
     assert (picky.landed(), len(picky.rejected())) == (["a", "b"], 1)
+
+
+def test_rejects_can_be_looked_at(picky):
+    picky.write()
+    assert picky.kept() == []
+    picky.insert("a", "bad 1", "bad 2")
+    picky.run()
+    assert [(one.reject.place, one.reject.payload) for one in picky.kept()] == [
+        ({"row": 2}, b"bad 1"),
+        ({"row": 3}, b"bad 2"),
+    ]
+    picky.write(f"iceberg: {{table: {picky.table}}}", more="rejects: lake.nowhere.{stream}")
+    assert picky.kept() == []
+
+
+def test_a_replay_lands_what_can_be_kept_now_and_leaves_the_rest(picky):
+    picky.write()
+    picky.insert("a", "bad 1", "bad, hopeless", "bad 2")
+    picky.run()
+    assert picky.replay() == Replayed(tried=3, landed=2, left=1)
+    assert picky.landed() == ["a", "mended bad 1", "mended bad 2"]
+    assert [one.reject.payload for one in picky.kept()] == [b"bad, hopeless"]
+    assert picky.run().outcome == "nothing new"
+
+
+@pytest.mark.parametrize("point", ["land.written", "land.published"])
+def test_a_replay_that_broke_off_is_finished_by_another(picky, point):
+    picky.write()
+    picky.insert("a", "bad 1", "bad 2")
+    picky.run()
+    with pytest.raises(SinkUnreachable):
+        picky.replay(FailAt(point, 1))
+    assert picky.replay().left == 0
+    assert picky.landed() == ["a", "mended bad 1", "mended bad 2"]
+    assert picky.kept() == []
 
 
 def test_a_pipeline_without_a_lake_keeps_rejects_in_the_lake_all_the_same(picky, namespace):

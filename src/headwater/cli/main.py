@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
+from headwater.cli import rejects
 from headwater.cli.command import with_common_flags
 from headwater.cli.doctor import doctor
 from headwater.cli.jars import jars
@@ -74,6 +75,11 @@ def demo(
 
 for _function in (demo, run, plan, check, status, history, marks, rewind, sql, stack, jars, schema, doctor):
     app.command(_function.__name__)(with_common_flags(_function))
+
+_rejects = typer.Typer(name="rejects", help="Rows that were set aside because they could not be kept.")
+for _name, _function in (("list", rejects.list_rejects), ("show", rejects.show), ("replay", rejects.replay)):
+    _rejects.command(_name)(with_common_flags(_function))
+app.add_typer(_rejects)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.config.pipeline import PythonTransform
+from headwater.engine.attempting import attempt_at
 from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.log import Log
 from headwater.engine.rejects import Rejects
@@ -148,11 +149,11 @@ class _Cycle:
 
     def _land_everywhere(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
         parts = self._parts
-        attempt = self._attempt(lease, intent)
+        attempt = attempt_at(parts, lease, self._run, intent.window)
         resumed = intent.run != self._run
         parts.faults.reach("read.before")
         with parts.source.read(intent.window) as streams:
-            rows = [self._transformed(parts.rejects.tray.watching(stream)) for stream in streams]
+            rows = [transformed(parts, parts.rejects.tray.watching(stream)) for stream in streams]
             parts.faults.reach("read.after")
             sinks = parts.sinks()
             for sink in sinks:
@@ -189,31 +190,6 @@ class _Cycle:
         if proven:
             self._log("already landed", sink=sink.label, stream=rows.stream, rows=proven.rows)
         return proven
-
-    def _attempt(self, lease: HeldLease, intent: Intent) -> Attempt:
-        parts = self._parts
-        attempt = Attempt(
-            pipeline=parts.name,
-            run=self._run,
-            window=intent.window,
-            epoch=lease.lease.epoch,
-            faults=parts.faults,
-            clear_to_publish=lease.ensure,
-            spark=parts.spark,
-            progress=lambda count: parts.log.rows(parts.name, count),
-        )
-
-        parts.rejects.begin(attempt)
-
-        def clear_to_publish() -> None:
-            parts.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them
-            lease.ensure()
-
-        return replace(attempt, clear_to_publish=clear_to_publish)
-
-    def _transformed(self, rows: Rows) -> Rows:
-        transform = self._parts.transform
-        return rows if transform is None else apply_transform(rows, transform, self._parts.folder, self._parts.spark)
 
     def _entry(self, lease: HeldLease, intent: Intent, landings: Sequence[Landing]) -> HistoryEntry:
         result = CycleResult(self._parts.name, self._run, "landed", (intent.window,), tuple(landings))
@@ -265,6 +241,11 @@ class _Cycle:
 
     def _log(self, event: str, **fields: object) -> None:
         self._parts.log.event(self._parts.name, event, run=self._run, **fields)
+
+
+def transformed(parts: Parts, rows: Rows) -> Rows:
+    """The rows as the pipeline's transform gives them."""
+    return apply_transform(rows, parts.transform, parts.folder, parts.spark) if parts.transform else rows
 
 
 def _expected_rows(plan: Plan) -> int | str:

@@ -1,0 +1,34 @@
+"""A try at a window, with the rights it comes with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headwater.engine.lease import HeldLease
+from headwater.model.sink import Attempt
+from headwater.model.window import Window
+
+if TYPE_CHECKING:
+    from headwater.engine.cycle import Parts
+
+
+def attempt_at(parts: Parts, lease: HeldLease, run: str, window: Window) -> Attempt:
+    """For the sinks of one try. Whatever they publish, they publish behind the lease and behind the window's rejects."""
+    attempt = Attempt(
+        pipeline=parts.name,
+        run=run,
+        window=window,
+        epoch=lease.lease.epoch,
+        faults=parts.faults,
+        clear_to_publish=lease.ensure,
+        spark=parts.spark,
+        progress=lambda count: parts.log.rows(parts.name, count),
+    )
+    parts.rejects.begin(attempt)
+
+    def clear_to_publish() -> None:
+        parts.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them
+        lease.ensure()
+
+    return replace(attempt, clear_to_publish=clear_to_publish)

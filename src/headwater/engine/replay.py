@@ -1,0 +1,86 @@
+"""Rejects tried again, under today's settings: what lands now is no reject any more.
+
+A crash in between is repaired by a second replay of the same rejects: sinks recognise it, as they do a window.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.engine.attempting import attempt_at
+from headwater.engine.cycle import Parts, transformed
+from headwater.engine.lease import HeldLease, held_lease
+from headwater.engine.reject_shelf import KeptReject, take_away
+from headwater.engine.result import CycleResult
+from headwater.model.errors import InputError, RunError
+from headwater.model.progress import HistoryEntry, Progress
+from headwater.model.source import Replays
+from headwater.model.window import Window
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of a replay."""
+
+    tried: int
+    landed: int  # rows in the first sink
+    left: int  # rejects that still cannot be kept
+
+
+def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
+    """Land the rejects in every sink, in the order of the sinks; those that still fail stay where they are."""
+    if not isinstance(parts.source, Replays):
+        raise InputError(f"{parts.name}: rejects of {parts.source.address} cannot be replayed", hint="rewind instead")
+    began = time.monotonic()
+    with held_lease(parts.store, parts.name, parts.owner, parts.lease_seconds) as lease:
+        progress = parts.store.load(parts.name)
+        window = _window(progress, kept)
+        run = uuid.uuid4().hex[:12]
+        attempt = attempt_at(parts, lease, run, window)
+        with parts.source.replay([one.reject for one in kept]) as streams:
+            rows = [transformed(parts, parts.rejects.tray.watching(stream)) for stream in streams]
+            landings = []
+            for sink in parts.sinks():
+                for stream in rows:
+                    landings.append(sink.landed(attempt, stream.stream) or sink.land(attempt, stream))
+                    parts.rejects.settle()
+        failed = {reject.id for reject in parts.rejects.tray.found()}
+        take_away(parts.spark(), [one for one in kept if one.reject.id not in failed])
+        result = CycleResult(parts.name, run, "landed", (window,), (*landings, *parts.rejects.landings()))
+        parts.store.swap(lease.lease, progress, progress, _entry(parts, lease, result, len(kept), began))
+    return Replayed(len(kept), result.rows, len(failed))
+
+
+def _window(progress: Progress, kept: Sequence[KeptReject]) -> Window:
+    if progress.intent:
+        raise RunError(
+            f"{progress.pipeline}: a window is unfinished ({progress.intent.window})",
+            hint="finish it first: headwater run FILE --once",
+        )
+    if progress.mark is None:
+        raise RunError(f"{progress.pipeline}: there is no mark; its rejects are read again by the next run anyway")
+    ids = sorted(one.reject.id for one in kept)
+    return Window(progress.mark, progress.mark, "replay-" + hashlib.sha256("".join(ids).encode()).hexdigest()[:24])
+
+
+def _entry(parts: Parts, lease: HeldLease, result: CycleResult, tried: int, began: float) -> HistoryEntry:
+    mark = str(result.windows[0].end)
+    return HistoryEntry(
+        kind="landed",
+        run=result.run,
+        at=dt.datetime.now(dt.UTC),
+        who=parts.owner,
+        epoch=lease.lease.epoch,
+        start=mark,
+        end=mark,
+        why=f"replayed {tried} reject{'s' if tried != 1 else ''}",
+        rows=result.rows,
+        rejected=result.rejected,
+        seconds=round(time.monotonic() - began, 3),
+        sinks=tuple(result.to_json()["sinks"]),
+    )
