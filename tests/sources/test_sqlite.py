@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import sqlite3
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from headwater.config.sql_source import SqlSource
 from headwater.model.errors import InputError, NullCursor, RunError, SourceUnreachable, UnknownName, ValueNotKept
 from headwater.sources.sql import by_edge
+from headwater.sources.sql.digests import flagged_names
+from headwater.sources.sql.sqlite_catalog import relations_of
+from headwater.sources.sql.sqlite_file import SqliteFile
+from headwater.sources.sql.sqlite_split import SqliteSplit
 from tests.sources.polling import Poller, column
 
 D = decimal.Decimal
@@ -250,3 +257,58 @@ def test_a_mistake_is_named_with_its_remedy(shop, tmp_path, settings, error, wor
     with pytest.raises(error) as caught:
         poll(tmp_path, **{"cursor": "id", **settings}).poll()
     assert words in str(caught.value)
+
+
+class OnlyArrow:
+    """A split that hides its other way of being read."""
+
+    def __init__(self, split: SqliteSplit) -> None:
+        self.read, self.rows = split.read, split.rows
+
+
+def test_rows_have_the_same_names_whether_arrow_read_them_or_not(shop, tmp_path):
+    """A plan names rows without Arrow, a task with it, and what the plan kept must be found again (G5)."""
+    shop.execute("""CREATE TABLE t (id INTEGER PRIMARY KEY, n BIGINT, r DOUBLE, s TEXT, b BLOB, ok BOOLEAN,
+        price DECIMAL(10,2), tiny DECIMAL(20,12), d DATE, at DATETIME, z TIMESTAMP WITH TIME ZONE, untyped)""")
+    shop.executemany(
+        "INSERT INTO t (n, r, s, b, ok, price, tiny, d, at, z, untyped) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+        [
+            (None,) * 11,
+            (-(2**63), -0.0, "", b"", 0, "-0.00", "0", "0001-01-01", "0001-01-01 00:00:00", "1969-12-31 23:59:59.999999Z", 0.1),
+            (2**63 - 1, 1e-310, "ü\n", b"\x00", 1, "-12345678.90", "0.000000000001", "9999-12-31", "9999-12-31T23:59:59.999999", "2026-03-29 02:30:00", "x"),
+        ],
+    )  # fmt: skip
+    with closing(SqliteFile(str(tmp_path / "shop.db"))) as file:
+        (relation,) = relations_of(file, SqlSource(url="sqlite:///shop.db", table="t", cursor="id"))
+    split = SqliteSplit("t", file.path, "SELECT *, 1, id = 2 FROM t ORDER BY id", relation.columns, 2)
+    ((names, before, after),) = flagged_names(split)
+    assert len(set(names)) == 3
+    assert (before, after) == ([1, 1, 1], [0, 1, 0])
+    assert [(names, before, after)] == list(flagged_names(OnlyArrow(split)))
+
+
+IDLE = """
+import sys
+from headwater.cli.main import main
+sys.argv = ["headwater", "run", "shop.yaml", "--once"]
+try:
+    main()
+finally:
+    heavy = {"pandas", "pyarrow", "numpy", "pyspark"} & {name.partition(".")[0] for name in sys.modules}
+    print("imported", sorted(heavy))
+"""
+
+
+def test_an_idle_run_imports_neither_arrow_nor_pandas(shop, tmp_path):
+    shop.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, price DECIMAL(10,2), at DATETIME)")
+    shop.execute("INSERT INTO t VALUES (1, 2.5, '2026-03-29 02:30:00')")
+    (tmp_path / "shop.yaml").write_text(
+        "pipeline: shop\nsource: {sql: {url: 'sqlite:///shop.db', table: t, cursor: id}}\nsinks: [console: {}]\n"
+    )
+
+    def run() -> str:
+        command = [sys.executable, "-c", IDLE]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert "landed 1 row" in run()
+    assert run() == "shop: nothing new\nimported []\n"

@@ -20,6 +20,7 @@ from headwater.model.marks import ColumnMark, EdgeSeen
 from headwater.model.rows import Split
 from headwater.sources.sql import statements
 from headwater.sources.sql.by_value import cut_value, top_value
+from headwater.sources.sql.digests import EdgeSplit, flagged_names
 from headwater.sources.sql.late import another_way
 from headwater.sources.sql.lookback import below_by
 from headwater.sources.sql.nulls import judge_nulls
@@ -66,8 +67,6 @@ def place_by_edge(stream: Stream, view: View) -> ColumnMark:
 
 def splits_by_edge(stream: Stream, end: ColumnMark, view: View, rows: int | None) -> tuple[Split, ...]:
     """Plain parts for what lies between the two stretches, and one that compares digests for the stretches."""
-    from headwater.sources.sql.digests import EdgeSplit  # noqa: PLC0415 - an idle poll needs no Arrow
-
     relation, subject, columns = stream.relation, stream.relation.subject, stream.relation.columns
     edge, reached = _Edge.of(stream), end.edge or EdgeSeen(end.value)
     splits: list[Split] = []
@@ -128,11 +127,9 @@ def _digests(stream: Stream, view: View, edge: _Edge, reach: _Reach) -> tuple[fr
     sql = _stretches(stream, edge, reach, reading=False)
     if not sql:
         return frozenset(), 0
-    from headwater.sources.sql.digests import flagged_rows  # noqa: PLC0415
-
     kept: set[str] = set()
     late = 0
-    for _, names, before, after in flagged_rows(view.split(sql, relation, None, 2), relation.columns):
+    for names, before, after in flagged_names(view.split(sql, relation, None, 2)):
         kept.update(name for name, high in zip(names, after, strict=True) if high)
         late += sum(1 for name, low in zip(names, before, strict=True) if low and name not in edge.known)
         if len(kept) > DIGEST_CAP:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from headwater.model.rows import Split
 from headwater.sources.sql.relation import Column
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _BYTES = 8
+_DAY_ONE = dt.date(1970, 1, 1)
+_WALL_ONE = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - of times that have no zone
+_INSTANT_ONE = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@runtime_checkable
+class ReadsValues(Protocol):
+    """A split that can be read without Arrow, which takes a poll longer to import than all the rest."""
+
+    def read_values(self) -> Iterator[list[list[Any]]]:
+        """The rows of `read` as Python values: some rows at a time, column by column."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +45,28 @@ class EdgeSplit:
     rows: int | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for batch, names, before, after in flagged_rows(self.inner, self.columns):
+        digests = RowDigests()
+        for batch in self.inner.read():
+            *values, before, after = _values(batch)
             wanted = [
                 not (low and name in self.known) and not (high and name not in self.kept)
-                for name, low, high in zip(names, before, after, strict=True)
+                for name, low, high in zip(digests.of(values), before, after, strict=True)
             ]
             if any(wanted):
                 rows = batch.select(range(len(self.columns)))
-                yield rows if all(wanted) else rows.filter(pa.array(wanted))
+                yield rows if all(wanted) else rows.filter(wanted)
 
 
-def flagged_rows(
-    split: Split, columns: Sequence[Column]
-) -> Iterator[tuple[pa.RecordBatch, list[str], list[int], list[int]]]:
-    """The batches of a flagged read with the names of their rows and the two flags."""
+def flagged_names(split: Split) -> Iterator[tuple[list[str], list[int], list[int]]]:
+    """The names of the rows of a flagged read, and the two flags."""
     digests = RowDigests()
-    for batch in split.read():
-        first, second = len(columns), len(columns) + 1
-        yield batch, digests.of(batch, columns), batch.column(first).to_pylist(), batch.column(second).to_pylist()
+    parts = split.read_values() if isinstance(split, ReadsValues) else map(_values, split.read())
+    for *values, before, after in parts:
+        yield digests.of(values), before, after
+
+
+def _values(batch: pa.RecordBatch) -> list[list[Any]]:
+    return [column.to_pylist() for column in batch.columns]
 
 
 class RowDigests:
@@ -56,9 +75,9 @@ class RowDigests:
     def __init__(self) -> None:
         self._alike: Counter[str] = Counter()
 
-    def of(self, batch: pa.RecordBatch, columns: Sequence[Column]) -> list[str]:
+    def of(self, columns: Sequence[Sequence[object]]) -> list[str]:
         names = []
-        for row in zip(*(_canonical(batch.column(number)) for number in range(len(columns))), strict=True):
+        for row in zip(*(map(canonical, values) for values in columns), strict=True):
             digest = hashlib.blake2b(_packed(row), digest_size=_BYTES).hexdigest()
             repeated = self._alike[digest]
             self._alike[digest] += 1
@@ -66,22 +85,22 @@ class RowDigests:
         return names
 
 
-def _canonical(array: pa.Array) -> Iterator[bytes | None]:
-    """Each value as bytes that no other value of its type has, whatever library version made them."""
-    kind = array.type
-    if pa.types.is_timestamp(kind):
-        array = array.view(pa.int64())
-    elif pa.types.is_date(kind):
-        array = array.view(pa.int32())
-    elif pa.types.is_decimal(kind):
-        array = array.cast(pa.string())
-    for value in array.to_pylist():
-        if value is None or isinstance(value, bytes):
-            yield value
-        elif isinstance(value, float):
-            yield value.hex().encode()
-        else:
-            yield str(value).encode()
+def canonical(value: object) -> bytes | None:
+    """A value as bytes that no other value of its type has, whatever library, in whatever version, read it."""
+    match value:
+        case None | bytes():
+            return value
+        case float():
+            return value.hex().encode()
+        case dt.datetime():
+            since = value - (_WALL_ONE if value.tzinfo is None else _INSTANT_ONE)
+            return b"%d" % (since // dt.timedelta(microseconds=1))
+        case dt.date():
+            return b"%d" % (value - _DAY_ONE).days
+        case decimal.Decimal():
+            return str(value or abs(value)).encode()  # there is one zero: Arrow does not know the negative one
+        case _:
+            return str(value).encode()
 
 
 def _packed(row: Iterable[bytes | None]) -> bytes:

@@ -20,6 +20,7 @@ from headwater.sources.sql.cursor_sql import misshapen, strays
 from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.sqlite_catalog import relations_of
 from headwater.sources.sql.sqlite_file import SqliteFile
+from headwater.sources.sql.sqlite_split import SqliteSplit
 from headwater.sources.sql.view import Limits, part_count
 
 if TYPE_CHECKING:
@@ -84,8 +85,6 @@ class SqliteView:
         return self.file.fetch(sql)
 
     def split(self, sql: str, relation: Relation, rows: int | None, flags: int = 0) -> Split:
-        from headwater.sources.sql.sqlite_split import SqliteSplit  # noqa: PLC0415 - an idle poll needs no Arrow
-
         return SqliteSplit(relation.stream, self.file.path, sql, relation.columns, flags, rows)
 
     def parts(

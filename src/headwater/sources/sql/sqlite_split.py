@@ -6,14 +6,14 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from headwater.sources.sql.relation import Column
 from headwater.sources.sql.sqlite_file import open_sqlite, unreachable
 from headwater.sources.sql.sqlite_types import Value, converter
-from headwater.sources.sql.types import arrow_schema, not_kept
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH_ROWS = 20_000
 
@@ -30,34 +30,43 @@ class SqliteSplit:
     rows: int | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        shown = [
-            *self.columns,
-            *(Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(self.flags)),
-        ]
-        schema = arrow_schema(shown)
+        import pyarrow as pa  # noqa: PLC0415 - an idle poll reads values, and needs no Arrow
+
+        from headwater.sources.sql.types import arrow_schema  # noqa: PLC0415
+
+        schema = arrow_schema(self._shown)
+        for columns in self.read_values():
+            arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def read_values(self) -> Iterator[list[list[Any]]]:
+        """The same rows as Python values: some rows at a time, column by column."""
         try:
             with closing(open_sqlite(self.path)) as connection:
                 cursor = connection.execute(self.sql)
                 while rows := cursor.fetchmany(_BATCH_ROWS):
-                    yield _batch(rows, shown, schema, self.stream)
+                    columns = zip(self._shown, zip(*rows, strict=True), strict=True)
+                    yield [_exact(values, column, self.stream) for column, values in columns]
         except sqlite3.Error as error:
             raise unreachable(self.path, error) from None
 
+    @property
+    def _shown(self) -> list[Column]:
+        flags = (Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(self.flags))
+        return [*self.columns, *flags]
 
-def _batch(
-    rows: Sequence[tuple[Value, ...]], columns: Sequence[Column], schema: pa.Schema, stream: str
-) -> pa.RecordBatch:
-    arrays = []
-    for number, values in enumerate(zip(*rows, strict=True)):
-        column, take = columns[number], converter(columns[number].kind)
-        converted: list[Any] = []
-        for value in values:
-            try:
-                converted.append(take(value))
-            except ValueError:
-                raise not_kept(stream, column, 1, f"stored as {_storage(value)}{_example(value)}") from None
-        arrays.append(pa.array(converted, schema.field(number).type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+def _exact(values: Sequence[Value], column: Column, stream: str) -> list[Any]:
+    take = converter(column.kind)
+    converted = []
+    for value in values:
+        try:
+            converted.append(take(value))
+        except ValueError:
+            from headwater.sources.sql.types import not_kept  # noqa: PLC0415 - as above
+
+            raise not_kept(stream, column, 1, f"stored as {_storage(value)}{_example(value)}") from None
+    return converted
 
 
 def _storage(value: Value) -> str:
