@@ -41,7 +41,12 @@ def jars(
     ] = Action.show,
     *,
     which: Annotated[
-        Which, typer.Option("--set", help="Which libraries: Spark's, or those of a server of `headwater stack`.")
+        Which,
+        typer.Option(
+            "--set",
+            metavar="spark|broker|connect|debezium",
+            help="Which libraries: Spark's, or those of a server of `headwater stack`.",
+        ),
     ] = Which.spark,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing.")] = False,
 ) -> None:
