@@ -107,7 +107,7 @@ def _commands() -> str:
         "| --- | --- |",
     ]
     lines += [_row(_option(p), p) for p in root.commands["run"].params if p.name in COMMON_FLAGS]
-    for name, command in _leaves(root):
+    for name, command in leaves(root):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         usage = " ".join(["headwater", name, *(_argument(p) for p in arguments), "[OPTIONS]"])
         lines += ["", f"## {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help), ""]
@@ -119,11 +119,11 @@ def _commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
     """Every command with its whole name; `rejects list` is a command, `rejects` is none."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from _leaves(command, f"{before}{name} ")
+            yield from leaves(command, f"{before}{name} ")
         else:
             yield f"{before}{name}", command
 

@@ -35,7 +35,10 @@ def list_rejects(
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest.")] = 100,
     file: File = None,
 ) -> None:
-    """List the rows that a pipeline has set aside: where each stood, and why it could not be kept."""
+    """List the rows that a pipeline has set aside.
+
+    Where each stood, and why it could not be kept.
+    """
     kept = _kept(out, flags, name, file, stream)
     shown = kept[-limit:]
     rows = [
@@ -56,7 +59,10 @@ def show(
     *,
     file: File = None,
 ) -> None:
-    """Show one reject whole: its place, its reason, and its payload as the source gave it."""
+    """Show one reject whole.
+
+    Its place, its reason, and its payload as the source gave it.
+    """
     kept = _kept(out, flags, name, file, None)
     one = _with_id(kept, reject, name)
     lines = [
