@@ -72,27 +72,6 @@ class Replays(Protocol):
     def replay(self, rejects: Sequence[Reject]) -> AbstractContextManager[Sequence[Rows]]:
         """The rejects as rows, under the settings as they are now, one Rows per stream.
 
-        Those that still cannot be kept are set aside again, as in `read`. What the source no longer has is left out.
-        """
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What became of rejects that were looked up again."""
-
-    rows: tuple[Rows, ...]  # as `Source.read` gives them: splits set aside again what still has no place
-    # Their row was deleted, or its cursor has moved: then a window brings it, or has brought it, by itself.
-    gone: tuple[Reject, ...] = ()
-
-
-@runtime_checkable
-class Replays(Protocol):
-    """A source that can give the rows of rejects once more."""
-
-    def replay(self, rejects: Sequence[Reject]) -> AbstractContextManager[Replay]:
-        """The rows of these rejects under today's settings, readable until the block ends; no mark has a part in it.
-
-        Every reject is either gone, or its row is among the rows: it lands, or is set aside again (under the same
-        id unless its payload changed). A reject whose place names a sink belongs to that sink alone; the others
-        hold its row.
+        Those that still cannot be kept are set aside again, as in `read`. What the source no longer has is left out,
+        and so is a row whose cursor moved: a window brings it, or has brought it, by itself.
         """
