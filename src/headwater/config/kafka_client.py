@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -101,11 +101,11 @@ class ClientOptions:
     """Everything that librdkafka is told. Picklable, so that tasks can connect; prints as where it leads to (G11)."""
 
     brokers: str
-    _values: Mapping[str, OptionValue] = field(repr=False)
+    _values: tuple[tuple[str, OptionValue], ...] = field(repr=False)
 
     def reveal(self, **more: OptionValue) -> dict[str, OptionValue]:
         """For a client's constructor; `more` are written with underscores, and win."""
-        return {**self._values, **{name.replace("_", "."): value for name, value in more.items()}}
+        return {**dict(self._values), **{name.replace("_", "."): value for name, value in more.items()}}
 
 
 def client_options(settings: KafkaClient, folder: Path) -> ClientOptions:
@@ -123,7 +123,7 @@ def client_options(settings: KafkaClient, folder: Path) -> ClientOptions:
         made["sasl.password"] = security.password.reveal()
     if isinstance(security.tls, KafkaTls):
         made |= _tls(security.tls, folder)
-    return ClientOptions(settings.brokers, {**made, **settings.options})
+    return ClientOptions(settings.brokers, tuple({**made, **settings.options}.items()))
 
 
 def _tls(tls: KafkaTls, folder: Path) -> dict[str, OptionValue]:
