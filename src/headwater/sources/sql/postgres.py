@@ -1,4 +1,4 @@
-"""PostgreSQL as a database of the `sql` source: snapshots, exported to executors that read through ADBC.
+"""PostgreSQL as a database of the `sql` source: snapshots, exported to executors that read in parallel.
 
 Caveats: an UPDATE gives a row a new transaction number; a changed row whose cursor did not move is read again
 when it lies above the low edge (with `late: scan`, wherever it lies), else it is not noticed. A statement
