@@ -16,6 +16,13 @@ from headwater.engine.java import find_java
 from headwater.model.errors import EnvironmentFault
 from headwater.services.child_process import Launch
 from headwater.services.jars import JarSet, cache_folder, declared_version, ensure_jars
+from headwater.services.kafka_security import (
+    Listener,
+    listener_settings,
+    make_certificate,
+    protocol,
+    scram_arguments,
+)
 from headwater.services.service import Say
 
 _CHECK_SECONDS = 2.0
@@ -46,12 +53,21 @@ _ONE_NODE = {
 
 @dataclass(frozen=True)
 class Kafka:
-    """The broker; `settings` are lines of its server.properties, such as log.retention.check.interval.ms."""
+    """The broker.
+
+    `settings` are lines of its server.properties, such as log.retention.check.interval.ms. `listeners` come beside the
+    plain one; those with `sasl` let in `users` (name → password) by PLAIN and SCRAM.
+    """
 
     settings: Mapping[str, str] = field(default_factory=dict)
+    listeners: Sequence[Listener] = ()
+    users: Mapping[str, str] = field(default_factory=dict)
 
     name = "kafka"
-    port_names: Sequence[str] = ("plain", "controller")
+
+    @property
+    def port_names(self) -> Sequence[str]:
+        return ("plain", "controller", *self.listeners)
 
     @property
     def version(self) -> str:
@@ -61,19 +77,25 @@ class Kafka:
         ensure_jars(say, JarSet.broker)
         java = str(find_java().executable)
         libraries = f"{cache_folder(JarSet.broker)}/*"
+        if any("tls" in listener for listener in self.listeners):
+            make_certificate(folder)
         properties = folder / "server.properties"
+        properties.touch(mode=0o600)  # it may hold passwords
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings(folder, ports).items()))
         if not (folder / "data" / "meta.properties").exists():
-            _format([java, "-Xmx128m", *JVM_FLAGS, "-cp", libraries], properties)
+            _format([java, "-Xmx128m", *JVM_FLAGS, "-cp", libraries], properties, scram_arguments(self.users))
         return Launch([java, "-Xms64m", "-Xmx256m", *JVM_FLAGS, "-cp", libraries, "kafka.Kafka", properties])
 
     def _settings(self, folder: Path, ports: Mapping[str, int]) -> Mapping[str, str]:
-        listeners = {"PLAIN": ports["plain"], "CONTROLLER": ports["controller"]}
+        protocols = {"plain": "PLAINTEXT", "controller": "PLAINTEXT"} | {
+            name: protocol(name) for name in self.listeners
+        }
         return {
             **_ONE_NODE,
+            **listener_settings(self.listeners, self.users, folder),
             "controller.quorum.voters": f"1@127.0.0.1:{ports['controller']}",
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
-            "listener.security.protocol.map": "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": ",".join(f"{name.upper()}://127.0.0.1:{ports[name]}" for name in self.port_names),
+            "listener.security.protocol.map": ",".join(f"{name.upper()}:{kind}" for name, kind in protocols.items()),
             "log.dirs": str(folder / "data"),
             **self.settings,
         }
@@ -89,12 +111,13 @@ class Kafka:
             raise EnvironmentFault("kafka: the controller has not let the broker in yet")
 
     def address(self, ports: Mapping[str, int]) -> Mapping[str, str]:
-        return {"brokers": f"127.0.0.1:{ports['plain']}"}
+        """Brokers by the plain listener, and by the name of each other one."""
+        return {"brokers": f"127.0.0.1:{ports['plain']}"} | {n: f"127.0.0.1:{ports[n]}" for n in self.listeners}
 
 
-def _format(java: Sequence[str], properties: Path) -> None:
+def _format(java: Sequence[str], properties: Path, more: Sequence[str]) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+    command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise EnvironmentFault(f"Kafka could not prepare its data folder: {(done.stderr or done.stdout).strip()}")
