@@ -20,13 +20,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The JVMs of tests live for seconds or minutes: with its first compiler alone Java needs half the time.
 test check soak: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: demo test check bench soak clean java
+.PHONY: demo test check bench soak clean java servers
 .DELETE_ON_ERROR:
 
 demo: java .venv/installed
 	@.venv/bin/headwater demo
 
-test: java .venv/installed
+test: java .venv/installed servers
 	$(PYTEST) -n 2 --dist worksteal -m "not soak" -q
 
 check: .venv/installed
@@ -35,7 +35,7 @@ check: .venv/installed
 	.venv/bin/mypy
 	$(PYTEST) -n 2 --dist worksteal -m "not spark and not soak" -q
 
-soak: java .venv/installed
+soak: java .venv/installed servers
 	$(PYTEST) -m soak -q
 
 bench: java .venv/installed
@@ -54,6 +54,10 @@ java:
 	  "") echo "Java 17 or 21 is needed, and there is none ($$java): install it (for example: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at it." >&2; exit 3 ;; \
 	  *) echo "Java 17 or 21 is needed, and $$java is version $$version: point JAVA_HOME at another one." >&2; exit 3 ;; \
 	esac
+
+# The S3 server of the tests takes minutes to build, once for this user; without Go they use another one.
+servers: .venv/installed
+	@.venv/bin/python -m headwater.services.versitygw
 
 # Made again only when the dependencies change.
 .venv/installed: pyproject.toml uv.lock

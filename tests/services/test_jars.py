@@ -57,3 +57,35 @@ def test_without_network_the_error_names_the_jar_and_the_remedy(folder, no_netwo
     assert missing in failure.value.message
     assert "headwater jars fetch" in failure.value.hint
     assert not list(folder.glob(".fetching-*"))
+
+
+def test_an_archive_is_verified_like_a_jar(tmp_path, monkeypatch):
+    jars.ensure_jars(print, jars.JarSet.debezium)
+    shutil.copytree(jars.cache_folder(jars.JarSet.debezium), tmp_path / "debezium")
+    monkeypatch.setenv("HEADWATER_JARS", str(tmp_path))
+    (archive,) = jars.ensure_jars(print, jars.JarSet.debezium)
+    assert archive.name == f"debezium-connector-postgres-{jars.declared_version(jars.JarSet.debezium)}.tar.gz"
+    archive.write_bytes(archive.read_bytes()[:1000])
+    (found,) = jars.inspect(archive.parent, jars.JarSet.debezium, checksums=False)
+    assert found.state == "damaged"
+
+
+def test_a_library_that_another_one_needs_counts_as_missing_too(tmp_path, monkeypatch):
+    jars.ensure_jars(print, jars.JarSet.broker)
+    shutil.copytree(jars.cache_folder(jars.JarSet.broker), tmp_path / "broker")
+    monkeypatch.setenv("HEADWATER_JARS", str(tmp_path))
+    assert "slf4j-simple-1.7.36.jar" in jars.declared(jars.JarSet.broker)
+    (needed,) = (tmp_path / "broker").glob("scala-library-*.jar")
+    needed.unlink()
+    states = {jar.name: jar.state for jar in jars.inspect(tmp_path / "broker", jars.JarSet.broker, checksums=False)}
+    assert [name for name, state in states.items() if state != "present"] == [needed.name]
+    assert len(states) > len(jars.declared(jars.JarSet.broker))
+
+
+def test_the_command_shows_the_set_that_is_asked_for(headwater, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWATER_JARS", str(tmp_path / "none"))
+    done = headwater("jars", "--set", "broker")
+    assert done.code == 3
+    assert "kafka_2.13-" in done.out
+    assert "headwater jars fetch --set broker" in done.err
+    assert headwater("jars", "--set", "brokr").code == 2

@@ -36,7 +36,7 @@ def jars(
         Action,
         typer.Argument(
             metavar="[show|fetch|verify|remove]",
-            help="show: what is there. fetch: what is missing. verify: checksums. remove: empty the cache.",
+            help="show: what is there. fetch: what is missing. verify: checksums. remove: delete them.",
         ),
     ] = Action.show,
     *,

@@ -1,10 +1,11 @@
-"""The S3 server versitygw, built once from its source where there is Go."""
+"""The S3 server versitygw, built once from its source where there is Go: `python -m headwater.services.versitygw`."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -42,3 +43,21 @@ def build(say: Say) -> None:
                 last = (done.stderr.strip().splitlines() or ["Go said nothing"])[-1]
                 raise EnvironmentFault(f"versitygw {VERSION} could not be built: {last}", hint="check the network")
             (Path(work) / target.name).replace(target)
+
+
+def main() -> None:
+    """Build it ahead of time. Where that cannot be done, say why and go on: moto takes its place."""
+    if program().exists() or not go_is_there():
+        return
+    try:
+        build(_tell)
+    except EnvironmentFault as fault:
+        _tell(f"{fault.message}; moto takes its place")
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()
