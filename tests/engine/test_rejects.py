@@ -24,7 +24,7 @@ from headwater.model.errors import SinkUnreachable, ValueNotKept
 from headwater.model.faults import Faults
 from headwater.model.rejects import Reject, SetAside
 from headwater.model.rows import Split
-from headwater.sinks.iceberg import landing_files
+from headwater.sinks import over_rows
 from headwater.sources.split_rows import ArrowRows
 from headwater.testing.memory_rows import MemorySplit
 
@@ -134,7 +134,7 @@ def picky(database, tmp_path, namespace, spark) -> Picky:
 @pytest.fixture(params=["in this process", "in Spark's workers"])
 def anywhere(request, monkeypatch) -> None:
     if request.param == "in Spark's workers":
-        monkeypatch.setattr(landing_files, "SMALL_WINDOW", -1)
+        monkeypatch.setattr(over_rows, "SMALL_WINDOW", -1)
 
 
 def test_the_rest_lands_and_rejects_have_a_table_of_their_own(picky, anywhere):

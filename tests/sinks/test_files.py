@@ -31,7 +31,9 @@ from headwater.sinks.files.manifest import ObjectManifestTarget
 from headwater.sinks.files.names import folder_name
 from headwater.sinks.files.places import ObjectPlace, storage_errors
 from headwater.sinks.files.rename import RenameTarget
+from headwater.sources.split_rows import ArrowRows
 from headwater.testing.memory_rows import DataFrameRows, MemoryRows, attempt_at, table_of, window_up_to
+from headwater.testing.trickle import TrickleSplit
 
 WINDOW = window_up_to(10)
 MODES = ["rename", "manifest"]
@@ -390,6 +392,23 @@ def test_splits_of_unknown_size_land_through_spark_tasks(tmp_path, spark, publis
     landing = files_sink(tmp_path, publish=publish).land(attempt_at(WINDOW, spark=lambda: spark), rows)
     assert (landing.rows, ids(tmp_path)) == (3, [1, 2, 3])
     assert len(readable(tmp_path)) == 2 == len(list(tmp_path.rglob("*.parquet"))), "no file without rows"
+
+
+@pytest.mark.spark
+def test_rows_are_told_while_tasks_still_write_them(tmp_path, spark):
+    told = []
+
+    def hear(rows: int) -> None:
+        told.append(rows)
+        if len(told) == 3:
+            (tmp_path / "enough").touch()
+
+    batch = table_of(range(100)).to_batches()[0]
+    splits = (TrickleSplit(batch, tmp_path / "enough"), TrickleSplit(batch, tmp_path / "enough"))
+    attempt = attempt_at(WINDOW, spark=lambda: spark, progress=hear)
+    landing = files_sink(tmp_path).land(attempt, ArrowRows("orders", batch.schema, (), (), splits))
+    assert sum(told) == landing.rows == len(ids(tmp_path))
+    assert min(told) > 0
 
 
 @pytest.mark.spark

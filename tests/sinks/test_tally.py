@@ -73,7 +73,7 @@ import sys, time
 from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from headwater.sinks.iceberg.tasks import run_tasks
+from headwater.sinks.tasks import run_tasks
 from headwater.sinks.tally import Tally, counted, listening
 
 failed, told = Path(sys.argv[1]), []

@@ -21,9 +21,9 @@ from headwater.sinks.iceberg.keyset import KeySet
 from headwater.sinks.iceberg.merge_sql import literal, merge_statement, source_statement
 from headwater.sinks.iceberg.naming import check_apart, landing_id, table_for
 from headwater.sinks.iceberg.sink import check_key
-from headwater.sinks.iceberg.tasks import _enveloped, task_error
 from headwater.sinks.iceberg.types import table_schema
 from headwater.sinks.iceberg.upsert import MOST_KEYS, BatchStats, TableStats, choose_upsert
+from headwater.sinks.tasks import _enveloped, task_error
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,9 @@ def test_a_table_that_never_rests_is_given_up(lands: Lands, lake_folder: Path) -
     values = itertools.count()
     with pytest.raises(PublishConflict, match="5 times"):
         lands.sink().land(
-            lands.attempt(1, clear_to_publish=lambda: table.java.updateProperties().set("n", str(next(values))).commit()),
+            lands.attempt(
+                1, clear_to_publish=lambda: table.java.updateProperties().set("n", str(next(values))).commit()
+            ),
             orders([2]),
         )
     assert len(lands.snapshots()) == 1

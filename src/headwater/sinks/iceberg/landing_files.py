@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headwater.model.errors import AmbiguousKey
-from headwater.model.rows import Rows, Split, SplitRows
+from headwater.model.rows import Rows
 from headwater.sinks.iceberg.leftovers import folder_of
 from headwater.sinks.iceberg.storage import list_files, remove_files
 from headwater.sinks.iceberg.table import LakeTable
-from headwater.sinks.iceberg.tasks import run_here, run_over_frame, run_tasks
 from headwater.sinks.iceberg.writing import WriteOrder, WrittenFile, write_files
-from headwater.sinks.tally import Report, Tally, counted, listening
+from headwater.sinks.over_rows import run_over_rows
+from headwater.sinks.tally import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SMALL_WINDOW = 50_000
 
 
 class LandingFiles:
@@ -50,11 +48,7 @@ class LandingFiles:
         self.spec = self._table.java.spec()
         order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key)
         doing = f"{rows.stream}: writing to {self._table.name}"
-        if isinstance(rows, SplitRows) and _is_small(rows.splits):
-            results = run_here(partial(_write_split, order, tally.part), list(enumerate(rows.splits)), doing)
-        else:
-            with listening(spark, tally) as report:
-                results = _run_in_spark(spark, rows, order, report, doing)
+        results = run_over_rows(rows, partial(_write_part, order), lambda: spark, doing, tally)
         self.written = tuple(WrittenFile.from_bytes(result) for result in results)
         tally.at_least(self.rows)
 
@@ -81,26 +75,5 @@ class LandingFiles:
         remove_files(list_files(self.folder, self.prefix))
 
 
-def _is_small(splits: Sequence[Split]) -> bool:
-    """Whether the window is known to be read and written sooner than a Spark job with Python workers starts."""
-    counts = [split.rows for split in splits]
-    return all(count is not None for count in counts) and sum(count or 0 for count in counts) <= SMALL_WINDOW
-
-
-def _run_in_spark(spark: SparkSession, rows: Rows, order: WriteOrder, report: Report, doing: str) -> list[bytes]:
-    if isinstance(rows, SplitRows):
-        return run_tasks(spark, partial(_write_split, order, report), list(enumerate(rows.splits)), doing)
-    return run_over_frame(rows.dataframe(spark), partial(_write_batches, order, report), doing)
-
-
-def _write_split(order: WriteOrder, report: Report, numbered: tuple[int, Split]) -> Iterator[bytes]:
-    number, split = numbered
-    return (file.to_bytes() for file in write_files(order, counted(split.read(), number, report)))
-
-
-def _write_batches(order: WriteOrder, report: Report, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    from pyspark import TaskContext  # noqa: PLC0415 - only where Spark runs
-
-    context = TaskContext.get()
-    assert context is not None  # noqa: S101 - Spark calls this inside a task
-    return (file.to_bytes() for file in write_files(order, counted(batches, context.partitionId(), report)))
+def _write_part(order: WriteOrder, _number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    return (file.to_bytes() for file in write_files(order, batches))

@@ -21,9 +21,9 @@ from headwater.sinks.iceberg.keyset import KeySet
 from headwater.sinks.iceberg.landing_files import LandingFiles
 from headwater.sinks.iceberg.partitioning import single_value
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
-from headwater.sinks.iceberg.tasks import run_tasks
 from headwater.sinks.iceberg.types import arrow_type
 from headwater.sinks.iceberg.upsert import MOST_KEYS, BatchStats, Forced, TableStats, UpsertPlan, choose_upsert
+from headwater.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

@@ -57,9 +57,9 @@ def run_here(work: Callable[[Any], Iterable[bytes]], items: Sequence[object], do
 
 
 def run_over_frame(
-    frame: DataFrame, work: Callable[[Iterable[pa.RecordBatch]], Iterable[bytes]], doing: str
+    frame: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Iterable[bytes]], doing: str
 ) -> list[bytes]:
-    """`work(batches)` for every partition of a DataFrame."""
+    """`work(number, batches)` for every partition of a DataFrame."""
     return _collect(frame.mapInArrow(partial(_run_batches, work), _RESULT), doing)
 
 
@@ -73,10 +73,14 @@ def _run_items(
 
 
 def _run_batches(
-    work: Callable[[Iterable[pa.RecordBatch]], Iterable[bytes]], batches: Iterator[pa.RecordBatch]
+    work: Callable[[int, Iterable[pa.RecordBatch]], Iterable[bytes]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext  # noqa: PLC0415 - only where Spark runs
+
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 - Spark calls this inside a task
     with _quick_worker(), _enveloped():
-        yield _results(list(work(batches)))
+        yield _results(list(work(context.partitionId(), batches)))
 
 
 @contextmanager
