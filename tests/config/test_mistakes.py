@@ -41,7 +41,7 @@ MISTAKES = {
     "an unknown source": ("  sql:", "  sqll:", "content.yaml:3:3  source.sqll", "unknown kind of source; did you mean 'sql'?"),
     "an unknown sink": ("- console: {}", "- consol: {}", "content.yaml:8:5  sinks[1].consol", "unknown kind of sink; did you mean 'console'?"),
     "a sink without settings": ("- console: {}", "- console", "content.yaml:8:5", "write console: {…}"),
-    "two kinds in one item": ("- console: {}", "- console: {}\n    files: {path: x}", "content.yaml:8:5  sinks[1]", "exactly one kind of sink here: console, files or iceberg"),
+    "two kinds in one item": ("- console: {}", "- console: {}\n    files: {path: x}", "content.yaml:8:5  sinks[1]", "exactly one kind of sink here: console, files, kafka or iceberg"),
     "a misspelt word": ("- console: {}", "- iceberg: {table: lake.a.b, mode: mrege}", "content.yaml:8:38", "found 'mrege'; did you mean 'merge'?"),
     "a missing setting": ("    cursor: seq\n", "", "content.yaml:3:3  source.sql.cursor", "missing; write for example cursor: updated_at"),
     "a missing setting of a sink": ("- console: {}", "- iceberg: {mode: merge}", "content.yaml:8:5  sinks[1].iceberg.table", "missing; write for example table:"),

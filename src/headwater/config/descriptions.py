@@ -13,7 +13,15 @@ from headwater.config.frozen import Settings
 
 @cache
 def describe_fields(model: type[Settings]) -> Mapping[str, str]:
-    """Setting → the text that stands under it in its class."""
+    """Setting → the text that stands under it, in its class or in one that it extends."""
+    described: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if issubclass(owner, Settings):
+            described |= _described_in(owner)
+    return described
+
+
+def _described_in(model: type[Settings]) -> Mapping[str, str]:
     tree = ast.parse(inspect.getsource(inspect.getmodule(model)))  # type: ignore[arg-type]
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == model.__name__)
     described = {}

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from headwater.config.frozen import OneKind, Settings
+from headwater.config.kafka_sink import KafkaSink
 from headwater.config.partition_field import parse_partition_field
 
 _TABLE_PARTS = 3  # catalog, namespace, name
@@ -96,5 +97,7 @@ class SinkSettings(OneKind):
     """Print rows."""
     files: FilesSink | None = None
     """Write files."""
+    kafka: KafkaSink | None = None
+    """Write to a Kafka topic."""
     iceberg: IcebergSink | None = None
     """Write an Iceberg table."""

@@ -20,6 +20,10 @@ def open_sink(settings: SinkSettings, position: int, folder: Path, out: TextIO) 
         from headwater.sinks.files import FilesSink  # noqa: PLC0415
 
         return FilesSink(settings.files, f"{position}:files", folder)
+    if settings.kafka is not None:
+        from headwater.sinks.kafka import KafkaSink  # noqa: PLC0415
+
+        return KafkaSink(settings.kafka, f"{position}:kafka", folder)
     if settings.console is not None:
         from headwater.sinks.console import ConsoleSink  # noqa: PLC0415
 

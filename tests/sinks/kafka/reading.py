@@ -1,0 +1,55 @@
+"""What a topic holds, read to its end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from tests.stack import KafkaForTests
+
+from headwater.config.kafka_sink import KafkaSink as Settings
+from headwater.sinks.kafka import KafkaSink
+
+
+@dataclass(frozen=True)
+class Read:
+    """One message."""
+
+    key: bytes | None
+    value: bytes
+    headers: dict[str, str]
+    partition: int
+
+    @property
+    def row(self) -> dict[str, object]:
+        return json.loads(self.value)
+
+    @property
+    def position(self) -> str:
+        return self.headers["headwater.position"]
+
+
+def everything_in(kafka: KafkaForTests, topic: str) -> list[Read]:
+    """Partition by partition, each in order."""
+    consumer = Consumer({"bootstrap.servers": kafka.brokers, "group.id": "reader", "enable.auto.commit": False})
+    found = []
+    for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
+        first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+        consumer.assign([TopicPartition(topic, partition, first)])
+        while first < end:
+            message = consumer.poll(10)
+            assert message is not None, f"{topic}/{partition} stops at {first} of {end}"
+            assert message.error() is None
+            first = message.offset() + 1
+            headers = {name: value.decode() for name, value in message.headers() or []}
+            found.append(Read(message.key(), message.value(), headers, partition))
+    consumer.close()
+    return found
+
+
+def kafka_sink(kafka: KafkaForTests, topic: str, folder: Path = Path(), **settings) -> KafkaSink:
+    return KafkaSink(
+        Settings(**{"brokers": kafka.brokers, "topic": topic, "timeout": "20s", **settings}), "2:kafka", folder
+    )
