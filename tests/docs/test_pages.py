@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.services.stack import Stack
 from tests.docs.walkthrough import walk
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +17,13 @@ WALKED = [ROOT / "README.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", WALKED, ids=lambda page: page.stem)
 def test_every_command_of_the_page_prints_what_the_page_shows(page, tmp_path, database):
-    assert walk(page, tmp_path, database) > 0
+    try:
+        assert walk(page, tmp_path, database) > 0
+    finally:
+        # A page that broke off may have left servers behind.
+        stack = Stack(tmp_path / ".headwater" / "stack")
+        stack.down()
+        stack.remove()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -110,7 +110,10 @@ class Stack:
 
     def down(self, names: Sequence[str] = NAMES) -> Sequence[str]:
         """End what we started and what still runs, last started first. Data and ports stay for the next time."""
-        asked, ended = _known(names), []
+        asked = _known(names)
+        ended: list[str] = []
+        if not self._read():
+            return ended  # and make no folder
         with locked(self.folder):
             for name in reversed([name for name in asked if name in self._read()]):
                 service = self._service(name)
@@ -123,6 +126,8 @@ class Stack:
 
     def remove(self) -> None:
         """Delete what the servers keep. Only after `down`; nothing but what we made here is touched."""
+        if not self._read():
+            return
         with locked(self.folder):
             for name in self._read():
                 self._service(name).remove()
