@@ -28,6 +28,7 @@ from headwater.model.secret import Secret
 from headwater.sources.sql import copy_binary, copy_stream
 from headwater.sources.sql.postgres_split import PostgresSplit
 from headwater.sources.sql.relation import Column
+from headwater.sources.sql.unkept import RowNames
 
 COLUMNS = {
     "id": ("int8", "int64"),
@@ -81,7 +82,7 @@ def table(database):
 
 def split(url: str, sql: str, columns: dict[str, tuple[str, str]] = COLUMNS) -> PostgresSplit:
     kept = tuple(Column(name, kinds[1], nullable=True, declared=kinds[0]) for name, kinds in columns.items())
-    return PostgresSplit("t", Secret(url), snapshot(url), sql, kept)
+    return PostgresSplit(RowNames("t", kept, (), "id"), Secret(url), snapshot(url), sql)
 
 
 _HOLDERS: dict[str, psycopg.Connection] = {}

@@ -21,6 +21,7 @@ from headwater.sources.sql.digests import flagged_names
 from headwater.sources.sql.sqlite_catalog import relations_of
 from headwater.sources.sql.sqlite_file import SqliteFile
 from headwater.sources.sql.sqlite_split import SqliteSplit
+from headwater.sources.sql.unkept import RowNames
 from tests.sources.polling import Poller, column
 
 D = decimal.Decimal
@@ -280,7 +281,7 @@ def test_rows_have_the_same_names_whether_arrow_read_them_or_not(shop, tmp_path)
     )  # fmt: skip
     with closing(SqliteFile(str(tmp_path / "shop.db"))) as file:
         (relation,) = relations_of(file, SqlSource(url="sqlite:///shop.db", table="t", cursor="id"))
-    split = SqliteSplit("t", file.path, "SELECT *, 1, id = 2 FROM t ORDER BY id", relation.columns, 2)
+    split = SqliteSplit(RowNames.of(relation), file.path, "SELECT *, 1, id = 2 FROM t ORDER BY id", 2)
     ((names, before, after),) = flagged_names(split)
     assert len(set(names)) == 3
     assert (before, after) == ([1, 1, 1], [0, 1, 0])

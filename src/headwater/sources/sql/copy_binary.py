@@ -9,15 +9,18 @@ The format: each field is a 32-bit length (-1: NULL) and that many bytes; number
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.model.errors import RunError
+from headwater.sources.sql.postgres_exact import NOT_FINITE, TOO_LONG
+from headwater.sources.sql.postgres_text import numeric_text
 from headwater.sources.sql.relation import Column
-from headwater.sources.sql.types import arrow_type, not_kept
+from headwater.sources.sql.types import arrow_type
+from headwater.sources.sql.unkept import Unkept
 
 Numbers = np.ndarray[Any, Any]
 
@@ -46,18 +49,25 @@ def readable(columns: Sequence[Column]) -> bool:
     return all(_reader(column) is not None for column in columns)
 
 
-def decode(data: bytearray, starts: Numbers, ends: Numbers, columns: Sequence[Column], stream: str) -> pa.RecordBatch:
-    """The rows whose first fields begin at `starts`; `data` has PADDING bytes behind the last of them."""
+def decode(
+    data: bytearray, starts: Numbers, ends: Numbers, columns: Sequence[Column], stream: str
+) -> tuple[pa.RecordBatch, list[Unkept]]:
+    """The rows whose first fields begin at `starts`; `data` has PADDING bytes behind the last of them.
+
+    Decimals without a place in their type come beside the batch; in it they are some number.
+    """
     chunk, at, arrays = _Chunk(data), starts, []
-    for column in columns:
+    unkept: list[Unkept] = []
+    for position, column in enumerate(columns):
         reader = _reader(column)
         if reader is None:
             raise RunError(f"{stream}: column {column.name} ({column.kind}) cannot be read in COPY's binary format")
-        array, at = reader(chunk, at, column, stream)
+        array, at, wrong = reader(chunk, at, column, stream)
         arrays.append(array)
+        unkept += (Unkept(position, what, texts) for what, texts in wrong.items())
     if not np.array_equal(at, ends):
         raise RunError(f"{stream}: the server's COPY sent rows of another shape than {len(columns)} columns")
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns]), unkept
 
 
 class _Chunk:
@@ -74,7 +84,13 @@ class _Chunk:
         return every[at].view(layout)
 
 
-_Reader = Callable[[_Chunk, Numbers, Column, str], tuple[pa.Array, Numbers]]
+class _Read(NamedTuple):
+    array: pa.Array
+    following: Numbers  # where the next column's fields begin
+    unkept: Mapping[str, Mapping[int, str]] = {}  # what is wrong → row → the value's text
+
+
+_Reader = Callable[[_Chunk, Numbers, Column, str], _Read]
 
 
 def _reader(column: Column) -> _Reader | None:
@@ -86,7 +102,7 @@ def _reader(column: Column) -> _Reader | None:
     return _decimal if decimal and int(decimal[1]) <= _INT64_DIGITS else None
 
 
-def _fixed(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> tuple[pa.Array, Numbers]:
+def _fixed(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> _Read:
     lengths, null, found = _lengths_and_values(chunk, at, _WIRE[column.kind])
     if column.kind.startswith("int"):
         lengths, null, found = _narrower(chunk, at, lengths, null, found)
@@ -101,7 +117,7 @@ def _fixed(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> tuple[pa.
         values = found.astype(target.to_pandas_dtype() if column.kind not in _EPOCH else f"i{width}")
         if column.kind in _EPOCH:
             values += _EPOCH[column.kind]  # an infinity wraps around, to where no year from 1 to 9999 is
-    return _array(target, len(at), values, null if nulls else None), following
+    return _Read(_array(target, len(at), values, null if nulls else None), following)
 
 
 def _lengths_and_values(chunk: _Chunk, at: Numbers, wire: str) -> tuple[Numbers, Numbers, Numbers]:
@@ -119,7 +135,7 @@ def _narrower(
     return lengths, null, found
 
 
-def _bytes(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> tuple[pa.Array, Numbers]:
+def _bytes(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> _Read:
     lengths = chunk.windows(at, [("length", ">i4")])["length"].astype(np.int32)
     null = lengths == -1
     nulls = bool(null.any())
@@ -133,10 +149,10 @@ def _bytes(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> tuple[pa
     taken = spread.take(pa.array(np.arange(0, 2 * len(at), 2, dtype=np.int32)))
     buffers = taken.buffers()
     validity = _bitmap(null) if nulls else None
-    return pa.Array.from_buffers(arrow_type(column.kind), len(at), [validity, *buffers[1:]]), end
+    return _Read(pa.Array.from_buffers(arrow_type(column.kind), len(at), [validity, *buffers[1:]]), end)
 
 
-def _decimal(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> tuple[pa.Array, Numbers]:
+def _decimal(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> _Read:
     """Groups of four digits after a header: how many, the first one's power of 10,000, the sign."""
     target = arrow_type(column.kind)
     most = -(-(target.precision - target.scale) // _GROUP) + -(-target.scale // _GROUP)
@@ -146,38 +162,49 @@ def _decimal(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> tuple[p
     null = lengths == -1
     groups = np.where(null, 0, found["groups"])
     sign = np.where(null, 0, found["sign"])
-    special = (sign & _SPECIAL) == _SPECIAL
-    if special.any():
-        raise not_kept(stream, column, int(special.sum()), "NaN or infinity")
-    if groups.max(initial=0) > most:
-        raise not_kept(stream, column, int((groups > most).sum()), "with more digits than the type has")
+    special, long = (sign & _SPECIAL) == _SPECIAL, groups > most
     power = found["power"].astype(np.int64)
     values = np.zeros(len(at), np.int64)
     for number in range(most):
         group = np.where(number < groups, found[f"group{number}"], 0).astype(np.int64)
-        values += _shifted(group, power - number, target.scale, column, stream)
+        shifted, too_long = _shifted(group, power - number, target)
+        values += shifted
+        long |= too_long
+    if values.max(initial=0) >= 10**target.precision:
+        long |= values >= 10**target.precision
     np.negative(values, out=values, where=sign == _NEGATIVE)
     limbs = np.empty((len(at), 2), np.int64)
     limbs[:, 0], limbs[:, 1] = values, values >> 63
     following = at + _LENGTH + np.where(null, 0, lengths)
-    return _array(target, len(at), limbs, null if null.any() else None), following
+    array = _array(target, len(at), limbs, null if null.any() else None)
+    return _Read(array, following, _unkept(chunk, at, following, {NOT_FINITE: special, TOO_LONG: long}))
 
 
 _POWERS = 10 ** np.arange(_INT64_DIGITS + 1, dtype=np.int64)
 
 
-def _shifted(group: Numbers, power: Numbers, scale: int, column: Column, stream: str) -> Numbers:
-    """A group of four digits at its place, in units of the column's last digit."""
-    digits = np.where(group == 0, 0, _GROUP * power + scale)
-    if digits.max(initial=0) > _INT64_DIGITS or digits.min(initial=0) <= -_GROUP:
-        raise not_kept(stream, column, 1, "with more digits than the type has")
+def _shifted(group: Numbers, power: Numbers, target: pa.DataType) -> tuple[Numbers, Numbers | bool]:
+    """A group of four digits at its place, in units of the column's last digit; and where there is no such place."""
+    digits = np.where(group == 0, 0, _GROUP * power + target.scale)
+    wrong: Numbers | bool = False
+    if digits.max(initial=0) > _INT64_DIGITS - _GROUP or digits.min(initial=0) <= -_GROUP:
+        room = target.precision - digits
+        wrong = (digits <= -_GROUP) | (room <= 0) | (group >= _POWERS[np.clip(room, 0, _GROUP)])
+        digits = np.where(wrong, 0, digits)
     raised = group * _POWERS[np.maximum(digits, 0)]
     if digits.min(initial=0) >= 0:
-        return raised
+        return raised, wrong
     divisor = _POWERS[np.maximum(-digits, 0)]
-    if np.any((digits < 0) & (group % divisor != 0)):
-        raise not_kept(stream, column, 1, "with more digits than the type has")
-    return np.where(digits < 0, group // divisor, raised)
+    wrong |= (digits < 0) & (group % divisor != 0)
+    return np.where(digits < 0, group // divisor, raised), wrong
+
+
+def _unkept(chunk: _Chunk, at: Numbers, following: Numbers, masks: Mapping[str, Numbers]) -> dict[str, dict[int, str]]:
+    found = {what: np.flatnonzero(mask) for what, mask in masks.items() if mask.any()}
+    return {
+        what: {int(row): numeric_text(chunk.bytes[at[row] + _LENGTH : following[row]].tobytes()) for row in rows}
+        for what, rows in found.items()
+    }
 
 
 def _array(target: pa.DataType, count: int, values: Numbers, null: Numbers | None) -> pa.Array:

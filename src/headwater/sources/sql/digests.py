@@ -7,11 +7,13 @@ import decimal
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from headwater.model.rejects import SetAside
 from headwater.model.rows import Split
 from headwater.sources.sql.relation import Column
+from headwater.sources.sql.unkept import Part, ReadsParts, kept_rows, kept_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +29,7 @@ class ReadsValues(Protocol):
     """A split that can be read without Arrow, which takes a poll longer to import than all the rest."""
 
     def read_values(self) -> Iterator[list[list[Any]]]:
-        """The rows of `read` as Python values: some rows at a time, column by column."""
+        """The rows as Python values, some rows at a time, column by column; what is not kept, as its text."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +47,54 @@ class EdgeSplit:
     rows: int | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        if isinstance(self.inner, ReadsParts):
+            return kept_whole(self._parts(self.inner), self.inner.names)
+        return self._batches()
+
+    def read_setting_aside(self, set_aside: SetAside) -> Iterator[pa.RecordBatch]:
+        if isinstance(self.inner, ReadsParts):
+            return kept_rows(self._parts(self.inner), self.inner.names, set_aside)
+        return self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         digests = RowDigests()
         for batch in self.inner.read():
-            *values, before, after = _values(batch)
-            wanted = [
-                not (low and name in self.known) and not (high and name not in self.kept)
-                for name, low, high in zip(digests.of(values), before, after, strict=True)
-            ]
+            wanted = self._wanted(digests, _values(batch))
             if any(wanted):
-                rows = batch.select(range(len(self.columns)))
-                yield rows if all(wanted) else rows.filter(wanted)
+                yield batch.select(range(len(self.columns))).filter(wanted)
+
+    def _parts(self, inner: ReadsParts) -> Iterator[Part]:
+        digests = RowDigests()
+        for part in inner.read_parts():
+            rows = part.of(self._wanted(digests, _overlaid(part)))
+            yield replace(rows, batch=rows.batch.select(range(len(self.columns))))
+
+    def _wanted(self, digests: RowDigests, columns: Sequence[Sequence[Any]]) -> list[bool]:
+        *values, before, after = columns
+        return [
+            not (low and name in self.known) and not (high and name not in self.kept)
+            for name, low, high in zip(digests.of(values), before, after, strict=True)
+        ]
 
 
 def flagged_names(split: Split) -> Iterator[tuple[list[str], list[int], list[int]]]:
     """The names of the rows of a flagged read, and the two flags."""
     digests = RowDigests()
-    parts = split.read_values() if isinstance(split, ReadsValues) else map(_values, split.read())
+    if isinstance(split, ReadsValues):
+        parts = split.read_values()
+    else:
+        parts = map(_overlaid, split.read_parts()) if isinstance(split, ReadsParts) else map(_values, split.read())
     for *values, before, after in parts:
         yield digests.of(values), before, after
+
+
+def _overlaid(part: Part) -> list[list[Any]]:
+    """The values of a part, and the texts of those that it could not keep: such rows have names, too."""
+    values = _values(part.batch)
+    for one in part.unkept:
+        for row, text in one.texts.items():
+            values[one.position][row] = text
+    return values
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]]:

@@ -24,6 +24,7 @@ from headwater.sources.sql.postgres_poll import Poll, Seen, current_snapshot, ta
 from headwater.sources.sql.postgres_probe import Probe
 from headwater.sources.sql.postgres_session import PostgresSession
 from headwater.sources.sql.relation import Relation
+from headwater.sources.sql.unkept import RowNames
 from headwater.sources.sql.view import Limits, part_count
 
 if TYPE_CHECKING:
@@ -141,8 +142,7 @@ class PostgresView:
     def split(self, sql: str, relation: Relation, rows: int | None, flags: int = 0) -> Split:
         from headwater.sources.sql.postgres_split import PostgresSplit  # noqa: PLC0415
 
-        snapshot = self.session.export()
-        return PostgresSplit(relation.stream, self.settings.url, snapshot, sql, relation.columns, flags, rows)
+        return PostgresSplit(RowNames.of(relation), self.settings.url, self.session.export(), sql, flags, rows)
 
     def parts(
         self, relation: Relation, conditions: Sequence[Condition], rows: int | None, limits: Limits

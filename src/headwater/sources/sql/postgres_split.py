@@ -12,12 +12,15 @@ import psycopg
 import pyarrow as pa
 
 from headwater.model.errors import SourceUnreachable
+from headwater.model.rejects import SetAside
 from headwater.model.secret import Secret, masked
 from headwater.sources.sql.copy_binary import decode, readable
 from headwater.sources.sql.copy_stream import CopyRefused, can_copy, copy_rows
+from headwater.sources.sql.postgres_exact import exact_part
 from headwater.sources.sql.postgres_session import BEGIN, set_session
 from headwater.sources.sql.relation import Column
-from headwater.sources.sql.types import arrow_schema, exact_batch
+from headwater.sources.sql.types import arrow_schema
+from headwater.sources.sql.unkept import Part, RowNames, Unkept, kept_rows, kept_whole
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcDatabase
@@ -29,34 +32,40 @@ _BATCH_BYTES = 8 << 20
 class PostgresSplit:
     """One statement in one exported snapshot."""
 
-    stream: str
+    names: RowNames
     url: Secret  # prints as ****
     snapshot: str
     sql: str = field(repr=False)  # holds values of the cursor
-    columns: tuple[Column, ...] = field(repr=False)
     flags: int = 0
     rows: int | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        return kept_whole(self.read_parts(), self.names)
+
+    def read_setting_aside(self, set_aside: SetAside) -> Iterator[pa.RecordBatch]:
+        return kept_rows(self.read_parts(), self.names, set_aside)
+
+    def read_parts(self) -> Iterator[Part]:
         """One connection, one transaction; batches of a few megabytes, so that memory stays flat."""
         flags = (Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(self.flags))
-        shown = (*self.columns, *flags)
+        shown = (*self.names.columns, *flags)
         schema = arrow_schema(shown)
         with self._translated():
-            for batch in self._batches(shown):
+            for batch, unkept in self._batches(shown):
                 if batch.num_rows:
-                    yield exact_batch(batch, shown, schema, self.stream)
+                    yield exact_part(batch, shown, schema, unkept)
 
-    def _batches(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[Column]) -> Iterator[tuple[pa.RecordBatch, Sequence[Unkept]]]:
         """By our own decoder, which takes a third of ADBC's time, wherever types and connection allow it."""
         if readable(columns):
             with psycopg.connect(self.url.reveal(), autocommit=True, client_encoding="UTF8") as connection:
                 if can_copy(connection):
                     connection.execute(";".join(self._opening()))
                     for chunk in copy_rows(connection, self.sql, len(columns)):
-                        yield decode(chunk.data, chunk.starts, chunk.ends, columns, self.stream)
+                        yield decode(chunk.data, chunk.starts, chunk.ends, columns, self.names.stream)
                     return
-        yield from self._through_adbc()
+        for batch in self._through_adbc():
+            yield batch, ()
 
     def _through_adbc(self) -> Iterator[pa.RecordBatch]:
         from adbc_driver_manager import AdbcConnection, AdbcStatement  # noqa: PLC0415 - rarely needed
@@ -82,7 +91,7 @@ class PostgresSplit:
             yield
         except (psycopg.Error, CopyRefused, AdbcError, pa.ArrowException, OSError) as error:
             raise SourceUnreachable(
-                f"{self.stream}: the read from {masked(self.url.reveal())} broke off: "
+                f"{self.names.stream}: the read from {masked(self.url.reveal())} broke off: "
                 f"{masked(' '.join(str(error).split()))}",
                 hint="the window is read again by the next cycle; check the server if it happens again",
             ) from None

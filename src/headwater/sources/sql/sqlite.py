@@ -21,6 +21,7 @@ from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.sqlite_catalog import relations_of
 from headwater.sources.sql.sqlite_file import SqliteFile
 from headwater.sources.sql.sqlite_split import SqliteSplit
+from headwater.sources.sql.unkept import RowNames
 from headwater.sources.sql.view import Limits, part_count
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class SqliteView:
         return self.file.fetch(sql)
 
     def split(self, sql: str, relation: Relation, rows: int | None, flags: int = 0) -> Split:
-        return SqliteSplit(relation.stream, self.file.path, sql, relation.columns, flags, rows)
+        return SqliteSplit(RowNames.of(relation), self.file.path, sql, flags, rows)
 
     def parts(
         self, relation: Relation, conditions: Sequence[Condition], rows: int | None, limits: Limits

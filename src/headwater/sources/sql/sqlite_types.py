@@ -92,6 +92,13 @@ def text_form(value: Value) -> str | None:
     return repr(value)
 
 
+def own_text(value: Value) -> str | None:
+    """A stored value as SQLite itself would quote it, but texts without quotes."""
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    return text_form(value)
+
+
 def _of(expected: type) -> Callable[[Value], Any]:
     def take(value: Value) -> Any:
         if value is not None and type(value) is not expected:

@@ -1,0 +1,44 @@
+"""What a window gives when rows without a place are set aside: the rest, and the rejects."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+
+from headwater.model.rejects import Reject
+from headwater.model.rows import RejectingSplit, Rows
+from tests.sources.polling import Poller, stored, stored_window
+
+
+def poll_aside(poller: Poller) -> tuple[list[dict], list[Reject]]:
+    """One cycle."""
+    window = poller.look()
+    if window is None:
+        return [], []
+    with poller.source.read(stored_window(window)) as streams:
+        found = read_aside(streams)
+    poller.mark = stored(window.end)
+    return found
+
+
+def read_aside(streams: Sequence[Rows]) -> tuple[list[dict], list[Reject]]:
+    rows: list[dict] = []
+    rejects: list[Reject] = []
+    for stream in streams:
+        for split in stream.splits:
+            sent = pickle.loads(pickle.dumps(split))  # noqa: S301 - as to a worker
+            assert isinstance(sent, RejectingSplit)
+            for batch in sent.read_setting_aside(rejects.append):
+                batch.validate(full=True)
+                assert batch.schema == stream.schema
+                rows += batch.to_pylist()
+    return rows, rejects
+
+
+def payloads(rejects: Sequence[Reject]) -> list[dict]:
+    return [json.loads(reject.payload) for reject in rejects]
+
+
+def places(rejects: Sequence[Reject]) -> list[dict]:
+    return [{**reject.place, "row": json.loads(reject.place["row"])} for reject in rejects]
