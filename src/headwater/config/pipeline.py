@@ -9,6 +9,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from headwater.config.frozen import Duration, OneKind, Settings
+from headwater.config.kafka_source import KafkaSource
 from headwater.config.schedule import parse_every
 from headwater.config.sinks import SinkSettings, check_table_name
 from headwater.config.sql_source import SqlSource
@@ -21,6 +22,8 @@ class SourceSettings(OneKind):
 
     sql: SqlSource | None = None
     """Poll tables of a SQL database by a column that grows."""
+    kafka: KafkaSource | None = None
+    """Read topics of a Kafka cluster by their offsets."""
 
 
 class PythonTransform(Settings):

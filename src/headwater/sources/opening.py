@@ -24,7 +24,11 @@ def open_source(
     """
     if settings.sql is not None:
         return _open_sql(settings.sql, folder, cores, spark)
-    raise InputError("the pipeline has no source", hint="write source: {sql: …}")
+    if settings.kafka is not None:
+        from headwater.sources.kafka.source import ReadTopics  # noqa: PLC0415 - other sources need no librdkafka
+
+        return ReadTopics(settings.kafka, folder, cores)
+    raise InputError("the pipeline has no source", hint="write source: {sql: …} or source: {kafka: …}")
 
 
 def _open_sql(settings: SqlSource, folder: Path, cores: int, spark: Callable[[], SparkSession] | None) -> Source:

@@ -1,0 +1,155 @@
+"""Columns written as Spark's DDL, `id bigint NOT NULL, at timestamp, tags array<string>`, without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([A-Za-z_][\w]*|\d+)|([<>(),:]))")
+_MOST_DIGITS = 38
+_ALIASES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+}
+SIMPLE = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
+    "timestamp", "timestamp_ntz",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DdlType:
+    """`bigint`; `decimal` with its digits; `array`, `map` and `struct` with what is inside."""
+
+    name: str
+    digits: tuple[int, int] = (0, 0)
+    inside: tuple[DdlColumn, ...] = ()
+
+
+@dataclass(frozen=True)
+class DdlColumn:
+    """A name, a type, and whether it may be missing."""
+
+    name: str
+    type: DdlType
+    required: bool = False
+
+
+def parse_ddl(text: str) -> tuple[DdlColumn, ...]:
+    """The columns that the text declares. Raises ValueError, which says where it stops making sense."""
+    words = _Words(text)
+    columns = tuple(_columns(words, colon=False))
+    words.end()
+    names = [column.name.lower() for column in columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ValueError(f"column {twice} is declared twice")
+    return columns
+
+
+class _Words:
+    """The text as tokens, read from the left."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._tokens, self._next = text, list(_tokens(text)), 0
+
+    def peek(self) -> str:
+        return self._tokens[self._next][0].lower() if self._next < len(self._tokens) else ""
+
+    def take(self, what: str) -> str:
+        if self._next == len(self._tokens):
+            raise ValueError(f"{self._text.strip()!r} ends where {what} should come")
+        self._next += 1
+        return self._tokens[self._next - 1][0]
+
+    def expect(self, sign: str) -> None:
+        at = self._tokens[self._next][1] if self._next < len(self._tokens) else len(self._text)
+        if self.peek() != sign:
+            raise ValueError(f"expected {sign} before {self._text[at:].strip()[:20]!r}")
+        self._next += 1
+
+    def skip(self, sign: str) -> bool:
+        found = self.peek() == sign
+        self._next += found
+        return found
+
+    def end(self) -> None:
+        if self._next < len(self._tokens):
+            rest = self._text[self._tokens[self._next][1] :].strip()
+            raise ValueError(f"cannot read {rest[:30]!r}; write for example: id bigint, name string")
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    position = 0
+    while text[position:].strip():
+        found = _TOKEN.match(text, position)
+        if not found:
+            raise ValueError(f"cannot read {text[position:].strip()[:20]!r}")
+        quoted, literal, word, sign = found.groups()
+        yield (quoted.replace("``", "`") if quoted else literal or word or sign), position
+        position = found.end()
+
+
+def _columns(words: _Words, *, colon: bool) -> Iterator[DdlColumn]:
+    while True:
+        name = words.take("a column's name")
+        if not re.match(r"\w", name):
+            raise ValueError(f"expected a column's name, found {name!r}")
+        if not words.skip(":") and colon:
+            words.expect(":")
+        kind, required = _type(words), False
+        if words.skip("not"):
+            words.expect("null")
+            required = True
+        if words.skip("comment"):
+            words.take("a comment")
+        yield DdlColumn(name, kind, required)
+        if not words.skip(","):
+            return
+
+
+def _type(words: _Words) -> DdlType:
+    written = words.take("a type")
+    name = _ALIASES.get(written.lower(), written.lower())
+    if name in SIMPLE:
+        return DdlType(name)
+    if name == "decimal":
+        return DdlType(name, _digits(words))
+    if name == "array":
+        words.expect("<")
+        inside: tuple[DdlColumn, ...] = (DdlColumn("element", _type(words)),)
+    elif name == "map":
+        words.expect("<")
+        key = DdlColumn("key", _type(words), required=True)
+        words.expect(",")
+        inside = (key, DdlColumn("value", _type(words)))
+    elif name == "struct":
+        words.expect("<")
+        inside = tuple(_columns(words, colon=False))
+    else:
+        raise ValueError(f"{written} is no type; there are {', '.join(SIMPLE)}, decimal(p,s), array, map and struct")
+    words.expect(">")
+    return DdlType(name, inside=inside)
+
+
+def _digits(words: _Words) -> tuple[int, int]:
+    if not words.skip("("):
+        return 10, 0
+    precision, scale = words.take("a number of digits"), "0"
+    if words.skip(","):
+        scale = words.take("a number of digits")
+    words.expect(")")
+    if not (
+        precision.isdigit() and scale.isdigit() and int(scale) <= int(precision) <= _MOST_DIGITS and int(precision)
+    ):
+        raise ValueError(
+            f"decimal({precision},{scale}) is no type; at most {_MOST_DIGITS} digits, the scale within them"
+        )
+    return int(precision), int(scale)

@@ -1,0 +1,44 @@
+"""Columns declared as DDL, as an Arrow schema."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from headwater.config.ddl import DdlColumn, DdlType, parse_ddl
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),  # Spark's `timestamp` is a moment; its `timestamp_ntz` has no zone
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def schema_of(ddl: str) -> pa.Schema:
+    """The Arrow schema that a DDL text declares. Raises ValueError."""
+    return pa.schema([_field(column) for column in parse_ddl(ddl)])
+
+
+def _field(column: DdlColumn) -> pa.Field:
+    return pa.field(column.name, _type(column.type), nullable=not column.required)
+
+
+def _type(kind: DdlType) -> pa.DataType:
+    if kind.name == "decimal":
+        return pa.decimal128(*kind.digits)
+    inside = [_field(column) for column in kind.inside]
+    if kind.name == "array":
+        return pa.list_(inside[0])
+    if kind.name == "map":
+        return pa.map_(inside[0].type, inside[1])
+    if kind.name == "struct":
+        return pa.struct(inside)
+    return _ARROW[kind.name]

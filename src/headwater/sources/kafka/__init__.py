@@ -1,0 +1,1 @@
+"""Kafka topics, read by one offset per partition."""

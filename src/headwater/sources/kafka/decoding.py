@@ -1,0 +1,209 @@
+"""Messages become rows: the value's columns, beside them what Kafka knows of the message, and rejects (G8)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.model.errors import ValueNotKept
+from headwater.model.rejects import Reject, SetAside
+from headwater.sources.kafka.json_values import JsonValues, Parsed
+from headwater.sources.kafka.plain_values import BINARY, TEXT, BinaryValues, TextValues
+
+if TYPE_CHECKING:
+    from headwater.sources.kafka.avro_values import AvroReading
+
+_HEADERS = pa.list_(
+    pa.field("element", pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
+)
+
+
+class Message(Protocol):
+    """What is needed of a message; librdkafka's own are such, and those that a replay makes of rejects."""
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> Sequence[tuple[str, bytes | None]] | None: ...
+
+
+class Values(Protocol):
+    """How the values of a format become columns. One instance reads one split."""
+
+    def parse(self, values: Sequence[bytes | None]) -> Parsed: ...
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the messages of one topic become rows; sent to the executors."""
+
+    stream: str
+    format: str
+    values: pa.Schema  # of the columns that the value gives
+    metadata: tuple[tuple[str, str], ...]  # what Kafka knows of a message → the column's name
+    key_as: str
+    tombstones: str
+    avro: AvroReading | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The value's columns, then the metadata's."""
+        types = _metadata_types(self.key_as)
+        return pa.schema([*self.values, *(pa.field(column, *types[name]) for name, column in self.metadata)])
+
+    def decoder(self) -> Decoder:
+        return Decoder(self)
+
+    def open_values(self) -> Values:
+        if self.format == "json":
+            return JsonValues(self.values)
+        if self.avro is not None:
+            return self.avro.open()
+        return TextValues() if self.format == "text" else BinaryValues()
+
+
+def plain_schema(kind: str) -> pa.Schema:
+    """The columns of a format whose value stays one."""
+    return TEXT if kind == "text" else BINARY
+
+
+def _metadata_types(key_as: str) -> dict[str, tuple[pa.DataType, bool]]:
+    """Type, and whether it can be missing."""
+    return {
+        "topic": (pa.string(), False),
+        "partition": (pa.int32(), False),
+        "offset": (pa.int64(), False),
+        "timestamp": (pa.timestamp("us", "UTC"), True),
+        "key": (pa.string() if key_as == "text" else pa.binary(), True),
+        "headers": (_HEADERS, False),
+    }
+
+
+class Decoder:
+    """Makes the batches of one split."""
+
+    def __init__(self, decoding: Decoding) -> None:
+        self._decoding, self._schema = decoding, decoding.schema
+        self._values = decoding.open_values()
+        self._text_key = decoding.key_as == "text" and any(name == "key" for name, _ in decoding.metadata)
+
+    def batch(self, messages: Sequence[Message], set_aside: SetAside) -> pa.RecordBatch | None:
+        """The rows of the messages; those that have none are handed to `set_aside`."""
+        messages = self._with_readable_keys(messages, set_aside) if self._text_key else messages
+        values = [message.value() for message in messages]
+        if self._decoding.tombstones != "row" and None in values:
+            if self._decoding.tombstones == "reject":
+                self._reject([message for message in messages if message.value() is None], "no value", set_aside)
+            messages = [message for message in messages if message.value() is not None]
+            values = [value for value in values if value is not None]
+        if not values:
+            return None
+        parsed = self._values.parse(values)
+        for index, reason in parsed.rejected:
+            set_aside(reject_of(self._decoding.stream, messages[index], reason))
+        if parsed.rejected:
+            without = {index for index, _ in parsed.rejected}
+            messages = [message for index, message in enumerate(messages) if index not in without]
+        return self._assembled(parsed, messages)
+
+    def _assembled(self, parsed: Parsed, messages: Sequence[Message]) -> pa.RecordBatch | None:
+        rows = sum(batch.num_rows for batch in parsed.batches)
+        if rows != len(messages):
+            # A row beside another message's offset would be a silent lie; no input is known that leads here.
+            raise ValueNotKept(f"{self._decoding.stream}: {len(messages):,} messages gave {rows:,} rows")
+        if not rows:
+            return None
+        batches = parsed.batches
+        columns = [_joined([batch.column(n) for batch in batches]) for n in range(len(self._decoding.values))]
+        columns += [_COLUMNS[name](messages) for name, _ in self._decoding.metadata]
+        typed = [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, schema=self._schema)
+
+    def _with_readable_keys(self, messages: Sequence[Message], set_aside: SetAside) -> Sequence[Message]:
+        bad = [message for message in messages if not _is_text(message.key())]
+        self._reject(bad, "key: not UTF-8; write key_as: binary", set_aside)
+        return [message for message in messages if _is_text(message.key())] if bad else messages
+
+    def _reject(self, messages: Sequence[Message], reason: str, set_aside: SetAside) -> None:
+        for message in messages:
+            set_aside(reject_of(self._decoding.stream, message, reason))
+
+
+def refuse(reject: Reject) -> None:
+    """What a reader does with a reject where nobody keeps it."""
+    place = ", ".join(f"{name} {value}" for name, value in reject.place.items())
+    raise ValueNotKept(f"{place}: {reject.reason}", hint="set such messages aside (max_rejects), or change the schema")
+
+
+def reject_of(stream: str, message: Message, reason: str) -> Reject:
+    """Everything of the message, so that it can be tried again."""
+    value, key, (kind, moment) = message.value(), message.key(), message.timestamp()
+    more: dict[str, Any] = {
+        "key": _base64(key),
+        "headers": [[name, _base64(held)] for name, held in message.headers() or []],
+        "timestamp": moment if kind else None,
+    }
+    if value is None:
+        more["tombstone"] = True
+    place: dict[str, str | int] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+    }
+    return Reject(stream, place, reason, value or b"", more)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _is_text(key: bytes | None) -> bool:
+    if key is None or key.isascii():
+        return True
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _joined(columns: list[pa.Array]) -> pa.Array:
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+
+
+def _offsets(messages: Sequence[Message]) -> pa.Array:
+    first, last = messages[0].offset(), messages[-1].offset()
+    if last - first == len(messages) - 1:  # within a split offsets only grow: none is missing
+        return pa.array(np.arange(first, last + 1, dtype=np.int64))
+    return pa.array([message.offset() for message in messages], pa.int64())
+
+
+def _timestamps(messages: Sequence[Message]) -> pa.Array:
+    moments = [moment if kind else None for kind, moment in (message.timestamp() for message in messages)]
+    return pa.array(moments, pa.timestamp("ms", "UTC"))
+
+
+def _headers(messages: Sequence[Message]) -> pa.Array:
+    made = [
+        [{"name": name, "value": value} for name, value in message.headers() or ()]  # a name may stand twice
+        for message in messages
+    ]
+    return pa.array(made, _HEADERS)
+
+
+_COLUMNS: dict[str, Callable[[Sequence[Message]], pa.Array]] = {
+    "topic": lambda found: pa.array([message.topic() for message in found], pa.string()),
+    "partition": lambda found: pa.array([message.partition() for message in found], pa.int32()),
+    "offset": _offsets,
+    "timestamp": _timestamps,
+    "key": lambda found: pa.array([message.key() for message in found], pa.binary()),
+    "headers": _headers,
+}

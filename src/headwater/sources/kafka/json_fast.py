@@ -1,0 +1,110 @@
+"""Many JSON messages at once, by Arrow's parser: all of them, or None where one message needs a closer look.
+
+Arrow's parser is more lenient than JSON and than our types, and reads a stream, not messages. What it takes from
+here must be what `json_strict` takes, message by message:
+
+- It reads objects one after the other, wherever lines end, and skips blank lines. Every message on one line of its
+  own that begins with `{` and ends with `}` closes that gap: `}`, newline, `{` can stand only between two objects of
+  the outermost level, as JSON allows it neither inside an object or array nor, unescaped, inside a text. So every
+  message holds at least one object, and as many rows as messages means: exactly one each.
+- A first value `null` ends the process (seen with Arrow 26). No message here begins with it.
+- It knows NaN and infinities, does not look at UTF-8, takes timestamps without a zone for UTC and drops zones where
+  the type has none, and rounds large numbers to infinity in `float`: looked at before or converted afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+_SPACE = b" \t\r\n"
+_PLAIN = (
+    pa.types.is_boolean,
+    pa.types.is_signed_integer,
+    pa.types.is_float64,
+    pa.types.is_string,
+    pa.types.is_decimal,
+)
+
+
+class FastJson:
+    """Parses for one schema; `usable` says whether the schema has only types that Arrow's parser keeps exactly."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._required = [field.name for field in schema if not field.nullable]
+        as_read = pa.schema([pa.field(field.name, _read_as(field.type)) for field in schema])
+        self._options = pj.ParseOptions(explicit_schema=as_read, unexpected_field_behavior="ignore")
+        self._converted = {field.name: field.type for field in schema if as_read.field(field.name).type != field.type}
+        self.usable = all(_supported(field.type) for field in as_read)
+
+    def parse(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
+        """One row per message, or None."""
+        joined = _one_line_each(values)
+        if joined is None or b"NaN" in joined or b"Inf" in joined or not _is_utf8(joined):
+            return None
+        reading = pj.ReadOptions(use_threads=False, block_size=len(joined) + 1)
+        try:
+            table = pj.read_json(pa.py_buffer(joined), reading, self._options)
+            if table.num_rows != len(values):
+                return None
+            columns = [self._column(field, table.column(field.name)) for field in self._schema]
+        except pa.ArrowInvalid:
+            return None
+        if None in columns:
+            return None
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(self, field: pa.Field, read: pa.ChunkedArray) -> pa.Array | None:
+        column = read.combine_chunks() if read.num_chunks != 1 else read.chunk(0)
+        if not field.nullable and column.null_count:
+            return None
+        if field.name not in self._converted:
+            return column
+        # Arrow's own casts of text insist on a zone where the type has one, and on none where it has none.
+        made = column.cast(field.type, safe=not pa.types.is_float32(field.type))
+        if pa.types.is_float32(field.type) and pc.any(pc.is_inf(made)).as_py():
+            return None
+        return made
+
+
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return pa.string()
+    return pa.float64() if pa.types.is_float32(kind) else kind
+
+
+def _supported(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(field.nullable and _supported(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return bool(kind.value_field.nullable) and _supported(kind.value_type)
+    return any(is_of(kind) for is_of in _PLAIN)
+
+
+def _one_line_each(values: Sequence[bytes]) -> bytes | None:
+    joined = b"\n".join(values)
+    if _separable(joined, len(values)):
+        return joined
+    # A tab in place of a newline changes neither what is valid JSON nor what it says.
+    flat = b"\n".join([v.strip(_SPACE).replace(b"\n", b"\t").replace(b"\r", b"\t") for v in values])
+    return flat if _separable(flat, len(values)) else None
+
+
+def _separable(joined: bytes, count: int) -> bool:
+    return (
+        joined.count(b"\n") == joined.count(b"}\n{") == count - 1 and joined.startswith(b"{") and joined.endswith(b"}")
+    )
+
+
+def _is_utf8(joined: bytes) -> bool:
+    if joined.isascii():
+        return True
+    try:
+        joined.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

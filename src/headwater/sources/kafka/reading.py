@@ -1,0 +1,106 @@
+"""The rows of a window, and of rejects that are tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headwater.config.kafka_client import ClientOptions
+from headwater.config.kafka_source import KafkaSource
+from headwater.model.errors import InputError
+from headwater.model.marks import OffsetsMark
+from headwater.model.rejects import Reject
+from headwater.model.rows import Rows, Split
+from headwater.model.window import Window
+from headwater.sources.ddl_schema import schema_of
+from headwater.sources.kafka.consuming import OffsetRange, Reading
+from headwater.sources.kafka.decoding import Decoding, plain_schema
+from headwater.sources.kafka.registry import Registry
+from headwater.sources.kafka.splits import KafkaSplit, ReplaySplit, cut
+from headwater.sources.split_rows import ArrowRows
+
+if TYPE_CHECKING:
+    from headwater.sources.kafka.avro_values import AvroReading
+
+
+def window_rows(
+    settings: KafkaSource, folder: Path, cores: int, options: ClientOptions, window: Window
+) -> Sequence[Rows]:
+    """One Rows per topic that has something in the window. The window alone says what (G5)."""
+    reading = Reading(options, settings.isolation, settings.timeout.total_seconds())
+    found: list[Rows] = []
+    for topic, group in groupby(ranges(window), key=lambda each: each.topic):
+        decoding = decoding_of(settings, folder, topic)
+        parts = cut(list(group), cores, settings.splits)
+        found.append(_rows(decoding, tuple(KafkaSplit(part, decoding, reading) for part in parts)))
+    return found
+
+
+def replay_rows(settings: KafkaSource, folder: Path, rejects: Sequence[Reject]) -> Sequence[Rows]:
+    """One Rows per topic of the rejects."""
+    ordered = sorted(rejects, key=lambda reject: reject.stream)
+    found: list[Rows] = []
+    for topic, group in groupby(ordered, key=lambda reject: reject.stream):
+        decoding = decoding_of(settings, folder, topic)
+        found.append(_rows(decoding, (ReplaySplit(tuple(group), decoding),)))
+    return found
+
+
+def ranges(window: Window) -> list[OffsetRange]:
+    """Every range of offsets in the window that is not empty, by topic and partition."""
+    begin = window.start.topics if isinstance(window.start, OffsetsMark) else {}
+    end = window.end.topics if isinstance(window.end, OffsetsMark) else {}
+    return [
+        OffsetRange(topic, partition, begin.get(topic, {}).get(partition, 0), offset)
+        for topic, offsets in sorted(end.items())
+        for partition, offset in sorted(offsets.items())
+        if begin.get(topic, {}).get(partition, 0) < offset
+    ]
+
+
+def decoding_of(settings: KafkaSource, folder: Path, topic: str) -> Decoding:
+    """How the messages of a topic become rows, by the settings."""
+    avro = _avro(settings, folder) if settings.format == "avro" else None
+    return Decoding(
+        stream=topic,
+        format=settings.format,
+        values=avro.columns if avro else _values(settings),
+        metadata=tuple(settings.metadata_columns.items()),
+        key_as=settings.key_as,
+        tombstones=settings.tombstones,
+        avro=avro,
+    )
+
+
+def _avro(settings: KafkaSource, folder: Path) -> AvroReading:
+    from headwater.sources.kafka.avro_types import columns_of  # noqa: PLC0415 - other formats need no Avro
+    from headwater.sources.kafka.avro_values import AvroReading  # noqa: PLC0415
+
+    file = folder / (settings.avro_schema or "")
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise InputError(f"avro_schema: {file}: {error.strerror}", hint="write the path of an .avsc file") from None
+    given = settings.registry
+    registry = Registry(given.url, given.username, given.password) if given else None
+    return AvroReading(text, columns_of(text, str(file)), settings.avro_header, registry)
+
+
+def _values(settings: KafkaSource) -> pa.Schema:
+    if settings.format in ("text", "binary"):
+        return plain_schema(settings.format)
+    if settings.schema is None:
+        raise InputError("kafka: JSON without a schema cannot be read yet", hint="write schema: id bigint, …")
+    return schema_of(settings.schema)
+
+
+def _rows(decoding: Decoding, splits: tuple[Split, ...]) -> ArrowRows:
+    named = dict(decoding.metadata)
+    # Within a topic partition and offset name a message; of two with one key the later has the higher offset.
+    key = (named["partition"], named["offset"]) if {"partition", "offset"} <= named.keys() else ()
+    order = (named["offset"],) if "offset" in named else ()
+    return ArrowRows(decoding.stream, decoding.schema, key, order, splits)

@@ -1,0 +1,253 @@
+"""The `kafka` source: topics as streams, one mark over all of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from headwater.config.kafka_client import client_options
+from headwater.config.kafka_source import KafkaSource, parse_moment
+from headwater.model.errors import InputError, SourceChanged, UnknownName
+from headwater.model.marks import Mark, OffsetsMark
+from headwater.model.rejects import Reject
+from headwater.model.rows import Rows
+from headwater.model.source import Plan, StreamPlan
+from headwater.model.window import Window
+from headwater.sources.kafka.broker import Broker, Log, Partition, Topic
+from headwater.sources.kafka.planning import begins, changed, ends, gaps, mark_of
+
+_NO_MESSAGE = -1
+
+
+class ReadTopics:
+    """Topics of one cluster. Nothing is kept open between plans but the connection."""
+
+    def __init__(self, settings: KafkaSource, folder: Path, cores: int) -> None:
+        self._settings, self._folder, self._cores = settings, folder, cores
+        self._options = client_options(settings, folder)
+        self._broker = Broker(self._options, settings.timeout.total_seconds(), settings.isolation)
+        self._planned: Window | None = None
+
+    @property
+    def address(self) -> str:
+        return self._broker.address
+
+    def plan(self, mark: Mark | None) -> Plan:
+        self._planned = None
+        known = self._offsets(mark)
+        topics = self._topics(known)
+        if known is None:
+            begin, pinned = self._first(topics), self._settings.start != "earliest"
+        else:
+            topics = self._checked(known, topics)
+            begin, pinned = begins(known, topics), False
+        end = ends(begin, topics, self._settings.max_rows)
+        if end == begin and not pinned:
+            return Plan(None)
+        return self._plan(known, topics, begin, end)
+
+    def _plan(
+        self,
+        known: OffsetsMark | None,
+        topics: Mapping[str, Topic],
+        begin: Mapping[Partition, int],
+        end: Mapping[Partition, int],
+    ) -> Plan:
+        # The window says where it begins, also on a first run: a retry must not depend on `start` (G5).
+        start, stop = mark_of(begin, topics), mark_of(end, topics)
+        kept = known or OffsetsMark({})
+        window = Window(kept.join(start), kept.join(stop))
+        self._planned = window
+        streams = tuple(
+            StreamPlan(name, _window_of(name, start, stop), count, _why(name, begin, end))
+            for name in sorted(topics)
+            if (count := _count(name, begin, end))
+        )
+        more = any(topics[name].partitions[number].end > at for (name, number), at in end.items())
+        return Plan(window, streams, more=more)
+
+    @contextmanager
+    def read(self, window: Window) -> Iterator[Sequence[Rows]]:
+        if window != self._planned:
+            self._still_there(window)
+        self._planned = None
+        yield self._rows(window)
+
+    @contextmanager
+    def replay(self, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
+        from headwater.sources.kafka.reading import replay_rows  # noqa: PLC0415 - an idle poll needs no Arrow
+
+        yield replay_rows(self._settings, self._folder, rejects)
+
+    def _rows(self, window: Window) -> Sequence[Rows]:
+        from headwater.sources.kafka.reading import window_rows  # noqa: PLC0415 - as above
+
+        return window_rows(self._settings, self._folder, self._cores, self._options, window)
+
+    def position(self, text: str, mark: Mark | None) -> Mark | None:
+        """`start`, `earliest`, `latest`, `skip-gap`, a moment, `topic:partition=offset,…`, or JSON."""
+        from headwater.sources.kafka.position import position  # noqa: PLC0415 - only a rewind pays
+
+        if text.strip() == "start":
+            return None
+        known = mark if isinstance(mark, OffsetsMark) else OffsetsMark({})
+        ours = self._ours(known)
+        topics = self._with_open_transactions(ours, self._topics(ours))
+        moved = position(text, ours, self._broker, topics)
+        # What the settings do not name now stays where it is.
+        others = {name: offsets for name, offsets in known.topics.items() if name not in ours.topics}
+        return OffsetsMark({**others, **moved.topics}, {**{n: known.ids.get(n, "") for n in others}, **moved.ids})
+
+    def acknowledge(self, mark: Mark) -> None:
+        """Commit the mark to the consumer group, if the settings name one."""
+        if self._settings.group and isinstance(mark, OffsetsMark):
+            from headwater.sources.kafka.group import commit  # noqa: PLC0415 - most pipelines have none
+
+            commit(self._options, self._settings.group, mark, self._settings.timeout.total_seconds())
+
+    def close(self) -> None:
+        """The connection ends with this object."""
+
+    def _offsets(self, mark: Mark | None) -> OffsetsMark | None:
+        if mark is not None and not isinstance(mark, OffsetsMark):
+            raise SourceChanged(
+                f"{self.address}: the stored mark ({mark}) is not one of Kafka's offsets",
+                hint="restore the former source settings, or rewind the pipeline: --to start, earliest or latest",
+            )
+        return mark
+
+    def _topics(self, mark: OffsetsMark | None) -> Mapping[str, Topic]:
+        """What the settings name, as the brokers know it."""
+        written = self._settings.topic_names
+        patterns = [name for name in written if _is_pattern(name)]
+        names = [name for name in written if name not in patterns]
+        known = list(self._ours(mark).topics) if mark else []
+        if patterns:
+            names += [name for name in self._broker.names() if any(fnmatch.fnmatchcase(name, p) for p in patterns)]
+            # A topic of the mark that is gone must be missed, although no pattern finds it any more (G9).
+            names += known
+        topics = self._broker.topics(names)
+        missing = [name for name in written if name not in patterns and name not in topics and name not in known]
+        if missing or not (topics or known):
+            raise self._unknown(missing or list(written))
+        return topics
+
+    def _unknown(self, names: Sequence[str]) -> UnknownName:
+        there = self._broker.names()
+        shown = f"there are {', '.join(there[:10])}{', …' if len(there) > 10 else ''}" if there else "there are none"  # noqa: PLR2004
+        return UnknownName(
+            f"{self.address}: no topic {' or '.join(names)} that we may see",
+            hint=f"{shown}; create it, or grant the right to describe it",
+        )
+
+    def _checked(self, mark: OffsetsMark, topics: Mapping[str, Topic]) -> Mapping[str, Topic]:
+        """The topics, unless the mark and they do not fit together (G9)."""
+        ours = self._ours(mark)
+        seen = self._with_open_transactions(ours, topics)
+        if found := gaps(ours, seen):
+            raise changed(self.address, found)
+        return seen
+
+    def _with_open_transactions(self, mark: OffsetsMark, topics: Mapping[str, Topic]) -> Mapping[str, Topic]:
+        """A mark past the last stable offset is fine where uncommitted messages were read before."""
+        ahead = [
+            (name, number)
+            for name, topic in topics.items()
+            for number, log in topic.partitions.items()
+            if mark.topics.get(name, {}).get(number, 0) > log.end
+        ]
+        real = self._broker.ends_with_open_transactions(ahead) if ahead else {}
+        made = dict(topics)
+        for (name, number), end in real.items():
+            at = mark.topics[name][number]
+            if at <= end:
+                logs = dict(made[name].partitions)
+                logs[number] = Log(logs[number].first, at)
+                made[name] = Topic(made[name].id, logs)
+        return made
+
+    def _ours(self, mark: OffsetsMark) -> OffsetsMark:
+        """The part of the mark that the settings name; the rest keeps its offsets."""
+        named = {name: offsets for name, offsets in mark.topics.items() if self._names(name)}
+        return OffsetsMark(named, {name: known for name, known in mark.ids.items() if name in named})
+
+    def _names(self, topic: str) -> bool:
+        written = self._settings.topic_names
+        return any(topic == name or (_is_pattern(name) and fnmatch.fnmatchcase(topic, name)) for name in written)
+
+    def _still_there(self, window: Window) -> None:
+        """A window that another process planned: its messages may be gone by now (G9)."""
+        begin = self._offsets(window.start)
+        end = self._offsets(window.end)
+        if begin is None or end is None:
+            raise SourceChanged(f"{self.address}: the window {window} does not say where it begins")
+        moving = {name: offsets for name, offsets in begin.topics.items() if offsets != end.topics.get(name)}
+        needed = OffsetsMark(moving, begin.ids)
+        found = gaps(needed, self._with_open_transactions(needed, self._broker.topics(moving)))
+        if found:
+            raise changed(self.address, found)
+
+    def _first(self, topics: Mapping[str, Topic]) -> dict[Partition, int]:
+        """Where the first window begins."""
+        start = self._settings.start
+        logs = {(name, number): log for name, topic in topics.items() for number, log in topic.partitions.items()}
+        if start == "latest":
+            return {place: log.end for place, log in logs.items()}
+        if isinstance(start, dict):
+            return _explicit(self.address, start, logs)
+        if start == "earliest":
+            return {place: log.first for place, log in logs.items()}
+        return since(self._broker, logs, parse_moment(start))
+
+
+def since(broker: Broker, logs: Mapping[Partition, Log], moment: dt.datetime) -> dict[Partition, int]:
+    """The first offsets not before the moment; where nothing is that young, the log's end."""
+    if moment > dt.datetime.now(dt.UTC):
+        raise InputError(
+            f"{moment.isoformat()} lies in the future", hint="write a moment that has been, earliest or latest"
+        )
+    found = broker.offsets_since(logs, round(moment.timestamp() * 1000))
+    return {place: log.end if found[place] == _NO_MESSAGE else found[place] for place, log in logs.items()}
+
+
+def _explicit(
+    address: str, start: Mapping[str, Mapping[int, int]], logs: Mapping[Partition, Log]
+) -> dict[Partition, int]:
+    wanted = {(name, number): offset for name, offsets in start.items() for number, offset in offsets.items()}
+    for place, offset in wanted.items():
+        log = logs.get(place)
+        if log is None or not log.first <= offset <= log.end:
+            there = f"it holds {log.first:,} up to {log.end:,}" if log else "there is no such partition"
+            raise InputError(
+                f"{address}: start: {place[0]} partition {place[1]} at {offset:,}: {there}",
+                hint="write offsets that are there, or start: earliest",
+            )
+    return {place: wanted.get(place, log.first) for place, log in logs.items()}
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _count(name: str, begin: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
+    return sum(end[place] - at for place, at in begin.items() if place[0] == name)
+
+
+def _window_of(name: str, start: OffsetsMark, end: OffsetsMark) -> Window:
+    return Window(
+        OffsetsMark({name: start.topics[name]}, _id_of(name, start)),
+        OffsetsMark({name: end.topics[name]}, _id_of(name, end)),
+    )
+
+
+def _id_of(name: str, mark: OffsetsMark) -> dict[str, str]:
+    return {name: mark.ids[name]} if name in mark.ids else {}
+
+
+def _why(name: str, begin: Mapping[Partition, int], end: Mapping[Partition, int]) -> str:
+    moving = [place for place in begin if place[0] == name and end[place] > begin[place]]
+    held = sum(place[0] == name for place in begin)
+    return f"offsets of {len(moving)} of {held} partition{'s' if held > 1 else ''}"
