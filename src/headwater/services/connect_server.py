@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import signal
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +48,8 @@ class Connect:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     name = "connect"
-    port_names: Sequence[str] = ("http",)
+    port_names = ("http",)
+    stop_signal = signal.SIGTERM
 
     @property
     def version(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,7 @@ class Kafka:
     users: Mapping[str, str] = field(default_factory=dict)
 
     name = "kafka"
+    stop_signal = signal.SIGTERM
 
     @property
     def port_names(self) -> Sequence[str]:

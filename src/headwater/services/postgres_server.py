@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,7 @@ class Postgres:
     options: Mapping[str, str] = field(default_factory=dict)
 
     name = "postgres"
-    port_names: Sequence[str] = ("sql",)
+    port_names = ("sql",)
     stop_signal = signal.SIGINT  # ends sessions instead of waiting for them
 
     @property

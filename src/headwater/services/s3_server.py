@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,8 @@ class S3:
     may_build: bool = True
 
     name = "s3"
-    port_names: Sequence[str] = ("http",)
+    port_names = ("http",)
+    stop_signal = signal.SIGTERM
 
     @property
     def version(self) -> str:

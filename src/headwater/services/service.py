@@ -38,6 +38,9 @@ class Recipe(Protocol):
     @property
     def port_names(self) -> Sequence[str]: ...
 
+    @property
+    def stop_signal(self) -> signal.Signals: ...
+
     def prepare(self, folder: Path, ports: Mapping[str, int], say: Say) -> Launch:
         """Fetch what is missing, make the data on the first start, write the settings. Called before every start."""
         ...
@@ -119,7 +122,7 @@ class Service:
     def stop(self) -> None:
         """An orderly end, with what is in memory written down."""
         if self.process is not None:
-            self.process.end(getattr(self.recipe, "stop_signal", signal.SIGTERM), _STOP_SECONDS)
+            self.process.end(self.recipe.stop_signal, _STOP_SECONDS)
 
     def kill(self) -> None:
         """The end that a power cut makes."""
