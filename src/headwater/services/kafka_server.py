@@ -118,7 +118,9 @@ class Kafka:
 
 
 def _format(java: Sequence[str], properties: Path, more: Sequence[str]) -> None:
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster = "-"
+    while cluster.startswith("-"):  # it would be taken for an option
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
