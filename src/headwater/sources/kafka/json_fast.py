@@ -9,12 +9,14 @@ here must be what `json_strict` takes, message by message:
   message holds at least one object, and as many rows as messages means: exactly one each.
 - A first value `null` ends the process (seen with Arrow 26). No message here begins with it.
 - It knows NaN and infinities, does not look at UTF-8, takes timestamps without a zone for UTC and drops zones where
-  the type has none, and rounds large numbers to infinity in `float`: looked at before or converted afterwards.
+  the type has none, rounds large numbers to infinity in `float`, and counts a decimal's digits before it adds the
+  scale's zeros: looked at before or converted afterwards. Inside lists and structs only types without such traps pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +28,6 @@ _PLAIN = (
     pa.types.is_signed_integer,
     pa.types.is_float64,
     pa.types.is_string,
-    pa.types.is_decimal,
 )
 
 
@@ -39,7 +40,7 @@ class FastJson:
         as_read = pa.schema([pa.field(field.name, _read_as(field.type)) for field in schema])
         self._options = pj.ParseOptions(explicit_schema=as_read, unexpected_field_behavior="ignore")
         self._converted = {field.name: field.type for field in schema if as_read.field(field.name).type != field.type}
-        self.usable = all(_supported(field.type) for field in as_read)
+        self.usable = all(pa.types.is_decimal(field.type) or _supported(field.type) for field in as_read)
 
     def parse(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
         """One row per message, or None."""
@@ -62,6 +63,8 @@ class FastJson:
         column = read.combine_chunks() if read.num_chunks != 1 else read.chunk(0)
         if not field.nullable and column.null_count:
             return None
+        if pa.types.is_decimal(field.type) and not _within(column, field.type):
+            return None
         if field.name not in self._converted:
             return column
         # Arrow's own casts of text insist on a zone where the type has one, and on none where it has none.
@@ -69,6 +72,12 @@ class FastJson:
         if pa.types.is_float32(field.type) and pc.any(pc.is_inf(made)).as_py():
             return None
         return made
+
+
+def _within(column: pa.Array, kind: pa.DataType) -> bool:
+    most = Decimal(10) ** (kind.precision - kind.scale)
+    found = pc.min_max(column).as_py()
+    return all(value is None or value.copy_abs() < most for value in found.values())
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:

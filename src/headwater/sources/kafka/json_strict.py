@@ -24,7 +24,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ import pyarrow as pa
 _DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
 _NEEDLESS_ZEROS = re.compile(r"(\.\d{6})0+(?!\d)")
 _MOST_DIGITS = 400  # beyond this no type has room, and writing out the number would take all memory
+_EXACT = Context(prec=2 * _MOST_DIGITS)  # Python's own rounds to 28 digits
 _FLOAT32_MAX = 3.4028235677973366e38  # what rounds to infinity in `float`
 _SHOWN = 40
 
@@ -180,13 +181,12 @@ def _floating(kind: pa.DataType) -> Convert:
 def _decimal(kind: pa.DataType) -> Convert:
     def convert(value: Any) -> Decimal:
         if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
-            raise _unexpected("a number, or a text that is one,", value)
+            raise _unexpected("a number or a text that is one", value)
         number = _digits(value)
-        sign, digits, exponent = number.normalize().as_tuple() if number else (0, (0,), 0)
-        assert isinstance(exponent, int)  # noqa: S101 - NaN and infinity do not match the pattern
-        if max(-exponent, 0) > kind.scale or max(len(digits) + exponent, 0) > kind.precision - kind.scale:
+        scaled = number.scaleb(kind.scale, _EXACT)
+        if scaled != scaled.to_integral_value() or scaled.copy_abs() >= _EXACT.power(10, kind.precision):
             raise Misfit(f"{_short(value)} does not fit decimal({kind.precision},{kind.scale})")
-        return Decimal((sign, digits, exponent))
+        return number.quantize(Decimal((0, (1,), -kind.scale)), context=_EXACT)
 
     return convert
 
