@@ -77,8 +77,8 @@ for _function in (demo, run, plan, check, status, history, marks, rewind, sql, s
     app.command(_function.__name__)(with_common_flags(_function))
 
 _rejects = typer.Typer(name="rejects", help="Rows that were set aside because they could not be kept.")
-for _name, _function in (("list", rejects.list_rejects), ("show", rejects.show), ("replay", rejects.replay)):
-    _rejects.command(_name)(with_common_flags(_function))
+for _name, _command in (("list", rejects.list_rejects), ("show", rejects.show), ("replay", rejects.replay)):
+    _rejects.command(_name)(with_common_flags(_command))
 app.add_typer(_rejects)
 
 
