@@ -107,7 +107,10 @@ def _plan_text(pipeline: Pipeline, progress: Progress, planned: Plan, store: str
         lines.append(f"window: {planned.window}")
         rows = [(s.stream, "unknown" if s.rows is None else s.rows, s.why) for s in planned.streams]
         lines.append(table(("stream", "rows", "how"), rows))
-        kinds = ", ".join(f"{position}:{sink.kind}" for position, sink in enumerate(pipeline.settings.sinks, start=1))
+        kinds = ", ".join(
+            f"{position}:{sink.kind}{' (at least once: a crash can repeat messages)' if sink.kafka else ''}"
+            for position, sink in enumerate(pipeline.settings.sinks, start=1)
+        )
         lines.append(f"lands in {kinds}")
     lines.extend(f"warning: {warning}" for warning in planned.warnings)
     return "\n".join(lines)

@@ -101,6 +101,13 @@ def test_a_topic_can_be_made_as_the_brokers_like_it(kafka):
     assert len(everything_in(kafka, topic)) == 1
 
 
+def test_a_topic_that_cannot_be_made_as_written_is_the_users_mistake(kafka):
+    sink = kafka_sink(kafka, f"{kafka.topic()}.made", create_topic={"replication": 3})
+    with pytest.raises(InputError, match=r"creating topic .*\.made: .*replication factor") as caught:
+        sink.land(attempt_at(WINDOW), MemoryRows("orders", (table_of([1]),)))
+    assert "create_topic:" in caught.value.hint
+
+
 def test_a_topic_that_takes_only_small_batches_gets_small_batches(kafka):
     """A producer that fills batches beyond the topic's limit would have them refused, each message small enough."""
     topic = kafka.topic(config={"max.message.bytes": "2000", "compression.type": "uncompressed"})

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from confluent_kafka import KafkaError
 
-from headwater.model.errors import HeadwaterError, RunError, SinkUnreachable, UnknownName, ValueNotKept
+from headwater.model.errors import HeadwaterError, InputError, RunError, SinkUnreachable, UnknownName, ValueNotKept
 from headwater.model.secret import masked
 
 _AWAY = {
@@ -39,6 +39,13 @@ NO_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+}
+_BAD_WISH = {
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_EXCEPTION,
 }
 _NOT_TAKEN = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG}
 _HINTS = {
@@ -75,7 +82,7 @@ def refused(topic: str, brokers: str, sent: int, failures: Iterable[Undelivered]
 
 def cluster_error(error: KafkaError, doing: str, brokers: str, why: str = "") -> HeadwaterError:
     """The error for a question that the cluster did not answer; `why` is what the connections said meanwhile."""
-    reason = masked(why or plain(error))
+    reason = masked((error.code() in _AWAY and why) or plain(error))
     return _kind(error.code())(f"Kafka at {brokers}: {doing}: {reason}", hint=_hint(error.code()))
 
 
@@ -90,12 +97,16 @@ def _kind(code: int) -> type[HeadwaterError]:
         return SinkUnreachable
     if code in _NOT_TAKEN:
         return ValueNotKept
+    if code in _BAD_WISH:
+        return InputError
     return UnknownName if code in NO_TOPIC else RunError
 
 
 def _hint(code: int) -> str:
     if code in _HINTS:
         return _HINTS[code]
+    if code in _BAD_WISH:
+        return "correct create_topic: of the sink"
     if code in _REFUSED:
         return "see which rights the user has: Describe and Write on the topic, IdempotentWrite on older clusters"
     if code in _AWAY:

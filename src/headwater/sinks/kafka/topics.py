@@ -16,6 +16,7 @@ from headwater.sinks.kafka.failures import NO_TOPIC, cluster_error, plain
 
 LARGEST = 1_000_000  # librdkafka's own limit, where the topic's cannot be asked for
 _LONGEST_ANSWER = 30.0
+_GRACE_SECONDS = 3.0
 _POLL_SECONDS = 0.1
 
 
@@ -38,9 +39,25 @@ class Topics:
 
     def ready(self, topic: str) -> int:
         """Return when the topic is there: the bytes of the largest message that it takes, with all that is around it."""
-        if not self._exists(topic):
-            self._make(topic)
+        self._admin.poll(0)
+        self._heard.clear()  # what was said of connections that ended long ago explains nothing
+        if self._create is not None and not self._exists(topic):
+            self._make(topic, self._create)
+        # A topic that was made a moment ago, by us or by others, is not known to every broker yet.
+        if not self._appears(topic, self._seconds if self._create else _GRACE_SECONDS):
+            raise UnknownName(
+                f"there is no topic {topic!r} at {self._brokers}",
+                hint="create it, or let the sink do so: create_topic: {partitions: 6, replication: 3}",
+            )
         return self._largest(topic)
+
+    def _appears(self, topic: str, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._exists(topic):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
 
     def _exists(self, topic: str) -> bool:
         # Describing asks by name and, unlike a producer's own question, never makes brokers create the topic.
@@ -53,34 +70,27 @@ class Topics:
             raise self._error(error, f"looking for topic {topic}") from error
         return True
 
-    def _make(self, topic: str) -> None:
-        if self._create is None:
-            raise UnknownName(
-                f"there is no topic {topic!r} at {self._brokers}",
-                hint="create it, or let the sink do so: create_topic: {partitions: 6, replication: 3}",
-            )
+    def _make(self, topic: str, create: CreateTopic) -> None:
         wanted = NewTopic(
             topic,
-            num_partitions=self._create.partitions or -1,
-            replication_factor=self._create.replication or -1,
-            config={name: _text(value) for name, value in self._create.options.items()},
+            num_partitions=create.partitions or -1,
+            replication_factor=create.replication or -1,
+            config={name: _text(value) for name, value in create.options.items()},
         )
         try:
             self._admin.create_topics([wanted], request_timeout=self._seconds)[topic].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was first
                 raise self._error(error, f"creating topic {topic}") from error
-        deadline = time.monotonic() + self._seconds
-        while not self._exists(topic) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
 
     def _largest(self, topic: str) -> int:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             found = self._admin.describe_configs([resource], request_timeout=self._seconds)[resource].result()
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return LARGEST  # to write needs no right to see the settings
+            # To write needs no right to see the settings; and one broker may not have heard of a new topic.
+            if error.args[0].code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_TOPIC}:
+                return LARGEST
             raise self._error(error, f"asking for the settings of topic {topic}") from error
         return int(found["max.message.bytes"].value)
 
