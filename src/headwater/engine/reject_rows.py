@@ -15,7 +15,7 @@ from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.sink import IcebergSink
 from headwater.sources.split_rows import ArrowRows
 
-# Besides these there is a column for each part of a reject's place: topic, partition, offset · object, line · row.
+# Besides these there is a column for each part of a reject's place: topic, partition, offset · object, line · row, copy.
 _FIXED = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -38,7 +38,8 @@ def reject_rows(stream: str, rejects: Sequence[Reject], attempt: Attempt) -> Arr
     """Rejects as rows of their table."""
     now = dt.datetime.now(dt.UTC)
     places = {name: value for reject in rejects for name, value in reject.place.items()}
-    schema = pa.schema([*_FIXED, *(_place_field(name, value) for name, value in sorted(places.items()))])
+    own = sorted((name, value) for name, value in places.items() if name not in _FIXED.names)
+    schema = pa.schema([*_FIXED, *(_place_field(name, value) for name, value in own)])
     rows = [
         {
             "id": reject.id,

@@ -8,12 +8,14 @@ stood among are published. A pipeline bears `max_rejects` of them in a window, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headwater.model.errors import TooManyRejects
-from headwater.model.rejects import Reject
+from headwater.model.rejects import COPY, Reject
 from headwater.model.rows import RejectingSplit, Rows
 from headwater.sources.split_rows import ArrowRows
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-_Found = tuple[str, Reject]  # the window's id, and what was set aside in it
+_Found = tuple[str, int, Reject]  # the window's id, the number of the split, and what was set aside in it
 
 
 class RejectTray:
@@ -32,7 +34,7 @@ class RejectTray:
         self.limit, self._spark = limit, spark
         self._lock = threading.Lock()
         self._window = ""
-        self._found: dict[str, Reject] = {}
+        self._found: dict[tuple[int, str], Reject] = {}  # by the split and the reject's id
         self._from_workers: tuple[SparkSession, Accumulator[list[_Found]]] | None = None
 
     def begin(self, window: str) -> None:
@@ -42,20 +44,20 @@ class RejectTray:
             if self._from_workers:
                 self._from_workers[1].value = []
 
-    def set_aside(self, reject: Reject) -> None:
+    def set_aside(self, split: int, reject: Reject) -> None:
         with self._lock:
-            self._found[reject.id] = reject
+            self._found[split, reject.id] = reject
             count = len(self._found)
         if count > self.limit:
             raise too_many(self.limit, reject)
 
     def found(self) -> Sequence[Reject]:
-        """Everything set aside in this window so far, each once."""
+        """Everything set aside in this window so far, each once, however many sinks have read it."""
         with self._lock:
             if self._from_workers:
-                sent = list(self._from_workers[1].value)
-                self._found.update({reject.id: reject for window, reject in sent if window == self._window})
-            found = list(self._found.values())
+                sent = [(split, one) for window, split, one in self._from_workers[1].value if window == self._window]
+                self._found.update({(split, reject.id): reject for split, reject in sent})
+            found = told_apart(self._found, self._window)
         if len(found) > self.limit:
             raise too_many(self.limit, found[0])
         return found
@@ -64,8 +66,11 @@ class RejectTray:
         """The same rows; what their splits set aside is found here."""
         if not isinstance(rows, ArrowRows) or not any(isinstance(split, RejectingSplit) for split in rows.splits):
             return rows
-        splits = (_Watched(split, self) if isinstance(split, RejectingSplit) else split for split in rows.splits)
-        return replace(rows, splits=tuple(splits))
+        splits = tuple(
+            _Watched(split, number, self) if isinstance(split, RejectingSplit) else split
+            for number, split in enumerate(rows.splits)
+        )
+        return replace(rows, splits=splits)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _WorkersTray, (self._window, self.limit, self._accumulator())
@@ -84,8 +89,8 @@ class _WorkersTray:
         self._window, self._limit, self._accumulator = window, limit, accumulator
         self._count = 0
 
-    def set_aside(self, reject: Reject) -> None:
-        self._accumulator.add([(self._window, reject)])
+    def set_aside(self, split: int, reject: Reject) -> None:
+        self._accumulator.add([(self._window, split, reject)])
         self._count += 1
         if self._count > self._limit:
             raise too_many(self._limit, reject)
@@ -96,6 +101,7 @@ class _Watched:
     """A split whose rejects go to a tray."""
 
     split: RejectingSplit
+    number: int  # among the window's splits
     tray: RejectTray | _WorkersTray
 
     @property
@@ -103,7 +109,22 @@ class _Watched:
         return self.split.rows
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        return self.split.read_setting_aside(self.tray.set_aside)
+        return self.split.read_setting_aside(partial(self.tray.set_aside, self.number))
+
+
+def told_apart(found: Mapping[tuple[int, str], Reject], window: str) -> list[Reject]:
+    """One reject per row. Rows that nothing but a count of copies tells apart are counted on through all splits:
+    so they have the same ids however the window is cut, and others than their like in another window.
+    """
+    rejects = {one.id: one for one in found.values() if COPY not in one.place or "window" in one.place}
+    copies: Counter[str] = Counter()
+    for (_, id_), one in sorted(found.items(), key=lambda item: item[0]):
+        if id_ not in rejects:
+            alike = replace(one, place={name: value for name, value in one.place.items() if name != COPY})
+            copies[alike.id] += 1
+            apart = replace(alike, place={**alike.place, "window": window, COPY: copies[alike.id]})
+            rejects[apart.id] = apart
+    return list(rejects.values())
 
 
 def too_many(limit: int, reject: Reject) -> TooManyRejects:

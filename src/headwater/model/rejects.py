@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from headwater.model.marks import Json
 
 LABEL = "rejects"  # of the sink that keeps them, beside the pipeline's own
+# The part of a place that says: this row has no name of its own; it is that many'th of those alike in its split.
+COPY = "copy"
 
 
 @dataclass(frozen=True)

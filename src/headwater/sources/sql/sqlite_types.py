@@ -26,6 +26,7 @@ from headwater.model.cursor import CursorType
 
 Value = int | float | str | bytes | None
 _DECIMAL = re.compile(r"\s*(?:DECIMAL|NUMERIC|NUMBER)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")  # Python would also take a day of a week, 2026-W05-6
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?")
 _MAX_DIGITS = 38
 
@@ -128,6 +129,8 @@ def _decimal(value: Value, precision: int, scale: int) -> decimal.Decimal | None
         raise ValueError("no decimal") from None
     if not number.is_finite():
         raise ValueError("no decimal")
+    if number and number.adjusted() >= _MAX_DIGITS:
+        raise ValueError("too many digits")
     with decimal.localcontext(prec=_MAX_DIGITS * 2):
         fitted = number.quantize(decimal.Decimal(1).scaleb(-scale))
     if fitted != number or len(fitted.as_tuple().digits) > max(precision, 1):
@@ -138,7 +141,7 @@ def _decimal(value: Value, precision: int, scale: int) -> decimal.Decimal | None
 def _date(value: Value) -> dt.date | None:
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) != len("2026-01-31"):
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise ValueError("no date")
     return dt.date.fromisoformat(value)
 

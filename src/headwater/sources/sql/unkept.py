@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.errors import ValueNotKept
-from headwater.model.rejects import Reject, SetAside
+from headwater.model.rejects import COPY, Reject, SetAside
 from headwater.model.rows import Split
 from headwater.sources.sql.relation import Column, Relation
 
@@ -121,7 +121,7 @@ def kept_rows(parts: Iterable[Part], names: RowNames, set_aside: SetAside) -> It
 def _counted(reject: Reject, alike: Counter[str]) -> Reject:
     """Rows of a table without a key may be alike in all their values, and still are two."""
     alike[reject.id] += 1
-    return replace(reject, place={**reject.place, "copy": alike[reject.id]})
+    return replace(reject, place={**reject.place, COPY: alike[reject.id]})
 
 
 def rejects_of(part: Part, names: RowNames) -> dict[int, Reject]:
