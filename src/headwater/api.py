@@ -22,9 +22,10 @@ from pydantic import ValidationError
 from headwater.config.loading import load_pipelines, load_project
 from headwater.config.pipeline import PipelineSettings, SourceSettings
 from headwater.config.project import ProjectSettings
-from headwater.engine.cycle import Parts, SinksOnUse, run_cycle
+from headwater.engine.cycle import run_cycle
 from headwater.engine.lease import held_lease
 from headwater.engine.log import Log, Silence
+from headwater.engine.parts import Parts, SinksOnUse
 from headwater.engine.rejects import Rejects
 from headwater.engine.result import CycleResult
 from headwater.engine.runner import Report, ScheduledPipeline, run_all

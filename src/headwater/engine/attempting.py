@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headwater.engine.lease import HeldLease
+from headwater.engine.parts import Parts
 from headwater.model.sink import Attempt
 from headwater.model.window import Window
-
-if TYPE_CHECKING:
-    from headwater.engine.cycle import Parts
 
 
 def attempt_at(parts: Parts, lease: HeldLease, run: str, window: Window) -> Attempt:

@@ -5,70 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from headwater.config.pipeline import PythonTransform
 from headwater.engine.attempting import attempt_at
 from headwater.engine.lease import HeldLease, held_lease
-from headwater.engine.log import Log
-from headwater.engine.rejects import Rejects
+from headwater.engine.parts import Parts
 from headwater.engine.result import CycleResult
-from headwater.engine.transform import apply_transform
 from headwater.model.errors import HeadwaterError, RunError
-from headwater.model.faults import Faults
 from headwater.model.landing import Landing
 from headwater.model.progress import HistoryEntry, Intent, Progress
 from headwater.model.rows import Rows
 from headwater.model.secret import masked
 from headwater.model.sink import Attempt, Sink
-from headwater.model.source import Acknowledges, Plan, Source
-from headwater.model.store import Store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-class SinksOnUse:
-    """A pipeline's sinks, opened when the first window lands: an idle poll needs none of them."""
-
-    def __init__(self, open_all: Callable[[], Sequence[Sink]]) -> None:
-        self._open_all = open_all
-        self._sinks: Sequence[Sink] = ()
-
-    def __call__(self) -> Sequence[Sink]:
-        self._sinks = self._sinks or self._open_all()
-        return self._sinks
-
-    def close(self) -> None:
-        for sink in self._sinks:
-            sink.close()
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Everything that a cycle works with."""
-
-    name: str
-    source: Source
-    transform: str | PythonTransform | None
-    sinks: SinksOnUse
-    rejects: Rejects
-    store: Store
-    spark: Callable[[], SparkSession]
-    folder: Path
-    owner: str
-    lease_seconds: float
-    faults: Faults
-    log: Log
-
-    def close(self) -> None:
-        """Give back the connections of the source and the sinks."""
-        self.source.close()
-        self.sinks.close()
-        self.rejects.close()
+from headwater.model.source import Acknowledges, Plan
 
 
 def run_cycle(parts: Parts) -> CycleResult:
@@ -132,7 +81,9 @@ class _Cycle:
         landings = progress.intent.landed if progress.intent else ()
         parts.faults.reach("advance.before")
         # G1: every sink has given its landing. G3: `advanced` and the store both refuse to go back.
-        entry = self._entry(lease, intent, landings)
+        done = CycleResult(parts.name, self._run, "landed", (intent.window,), landings, time.monotonic() - self._began)
+        why = "" if intent.run == self._run else f"finished what run {intent.run} began"
+        entry = done.entry(parts.owner, lease.lease.epoch, why=why)
         progress = parts.store.swap(lease.lease, progress, progress.advanced(intent.window.end), entry)
         parts.faults.reach("advance.after")
         self._result = replace(
@@ -153,7 +104,7 @@ class _Cycle:
         resumed = intent.run != self._run
         parts.faults.reach("read.before")
         with parts.source.read(intent.window) as streams:
-            rows = [transformed(parts, parts.rejects.tray.watching(stream)) for stream in streams]
+            rows = [parts.transformed(parts.rejects.tray.watching(stream)) for stream in streams]
             parts.faults.reach("read.after")
             sinks = parts.sinks()
             for sink in sinks:
@@ -191,23 +142,6 @@ class _Cycle:
             self._log("already landed", sink=sink.label, stream=rows.stream, rows=proven.rows)
         return proven
 
-    def _entry(self, lease: HeldLease, intent: Intent, landings: Sequence[Landing]) -> HistoryEntry:
-        result = CycleResult(self._parts.name, self._run, "landed", (intent.window,), tuple(landings))
-        return HistoryEntry(
-            kind="landed",
-            run=self._run,
-            at=dt.datetime.now(dt.UTC),
-            who=self._parts.owner,
-            epoch=lease.lease.epoch,
-            start=str(intent.window.start or "the beginning"),
-            end=str(intent.window.end),
-            why="" if intent.run == self._run else f"finished what run {intent.run} began",
-            rows=result.rows,
-            rejected=result.rejected,
-            seconds=round(time.monotonic() - self._began, 3),
-            sinks=tuple(result.to_json()["sinks"]),
-        )
-
     def _remember_failure(self, lease: HeldLease, error: HeadwaterError) -> None:
         """Put the failure on record, once: the same one repeated by every cycle would bury the rest."""
         parts = self._parts
@@ -241,11 +175,6 @@ class _Cycle:
 
     def _log(self, event: str, **fields: object) -> None:
         self._parts.log.event(self._parts.name, event, run=self._run, **fields)
-
-
-def transformed(parts: Parts, rows: Rows) -> Rows:
-    """The rows as the pipeline's transform gives them."""
-    return apply_transform(rows, parts.transform, parts.folder, parts.spark) if parts.transform else rows
 
 
 def _expected_rows(plan: Plan) -> int | str:

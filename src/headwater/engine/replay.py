@@ -5,7 +5,6 @@ A crash in between is repaired by a second replay of the same rejects: sinks rec
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import time
 import uuid
@@ -13,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater.engine.attempting import attempt_at
-from headwater.engine.cycle import Parts, transformed
-from headwater.engine.lease import HeldLease, held_lease
+from headwater.engine.lease import held_lease
+from headwater.engine.parts import Parts
 from headwater.engine.reject_shelf import KeptReject, take_away
 from headwater.engine.result import CycleResult
 from headwater.model.errors import InputError, RunError
-from headwater.model.progress import HistoryEntry, Progress
+from headwater.model.progress import Progress
 from headwater.model.source import Replays
 from headwater.model.window import Window
 
@@ -43,7 +42,7 @@ def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
         run = uuid.uuid4().hex[:12]
         attempt = attempt_at(parts, lease, run, window)
         with parts.source.replay([one.reject for one in kept]) as streams:
-            rows = [transformed(parts, parts.rejects.tray.watching(stream)) for stream in streams]
+            rows = [parts.transformed(parts.rejects.tray.watching(stream)) for stream in streams]
             landings = []
             for sink in parts.sinks():
                 for stream in rows:
@@ -51,8 +50,10 @@ def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
                     parts.rejects.settle()
         failed = {reject.id for reject in parts.rejects.tray.found()}
         take_away(parts.spark(), [one for one in kept if one.reject.id not in failed])
-        result = CycleResult(parts.name, run, "landed", (window,), (*landings, *parts.rejects.landings()))
-        parts.store.swap(lease.lease, progress, progress, _entry(parts, lease, result, len(kept), began))
+        landed = (*landings, *parts.rejects.landings())
+        result = CycleResult(parts.name, run, "landed", (window,), landed, time.monotonic() - began)
+        why = f"replayed {len(kept)} reject{'s' if len(kept) != 1 else ''}"
+        parts.store.swap(lease.lease, progress, progress, result.entry(parts.owner, lease.lease.epoch, why=why))
     return Replayed(len(kept), result.rows, len(failed))
 
 
@@ -66,21 +67,3 @@ def _window(progress: Progress, kept: Sequence[KeptReject]) -> Window:
         raise RunError(f"{progress.pipeline}: there is no mark; its rejects are read again by the next run anyway")
     ids = sorted(one.reject.id for one in kept)
     return Window(progress.mark, progress.mark, "replay-" + hashlib.sha256("".join(ids).encode()).hexdigest()[:24])
-
-
-def _entry(parts: Parts, lease: HeldLease, result: CycleResult, tried: int, began: float) -> HistoryEntry:
-    mark = str(result.windows[0].end)
-    return HistoryEntry(
-        kind="landed",
-        run=result.run,
-        at=dt.datetime.now(dt.UTC),
-        who=parts.owner,
-        epoch=lease.lease.epoch,
-        start=mark,
-        end=mark,
-        why=f"replayed {tried} reject{'s' if tried != 1 else ''}",
-        rows=result.rows,
-        rejected=result.rejected,
-        seconds=round(time.monotonic() - began, 3),
-        sinks=tuple(result.to_json()["sinks"]),
-    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Literal
 
 from headwater.model.errors import HeadwaterError
 from headwater.model.landing import Landing
 from headwater.model.marks import Json
+from headwater.model.progress import HistoryEntry
 from headwater.model.rejects import LABEL as REJECTS
 from headwater.model.window import Window
 
@@ -39,6 +41,24 @@ class CycleResult:
     def rejected(self) -> int:
         """Rows set aside."""
         return sum(landing.rows for landing in self.landings if landing.sink == REJECTS)
+
+    def entry(self, who: str, epoch: int, *, why: str) -> HistoryEntry:
+        """What the history keeps of a landing."""
+        start, end = self.windows[0].start, self.windows[-1].end
+        return HistoryEntry(
+            kind="landed",
+            run=self.run,
+            at=dt.datetime.now(dt.UTC),
+            who=who,
+            epoch=epoch,
+            start=str(start or "the beginning"),
+            end=str(end),
+            why=why,
+            rows=self.rows,
+            rejected=self.rejected,
+            seconds=round(self.seconds, 3),
+            sinks=tuple(self._sinks_json()),
+        )
 
     def to_json(self) -> dict[str, Json]:
         data: dict[str, Json] = {

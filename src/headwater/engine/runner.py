@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headwater.engine.cycle import Parts, run_cycle
+from headwater.engine.cycle import run_cycle
+from headwater.engine.parts import Parts
 from headwater.engine.result import CycleResult
 from headwater.engine.schedule import backoff_seconds, next_start, worth_retrying
 
