@@ -53,10 +53,11 @@ class KafkaSink(KafkaClient):
     `[]`: no key."""
     format: Literal["json", "avro"] = "json"
     """Of the values. json: an object per row; decimals as text, times in ISO 8601, bytes in base64. avro: see
-    `schema_file`."""
-    schema_file: str | None = Field(default=None, examples=["./content.avsc"])
+    `avro_schema`."""
+    avro_schema: str | None = Field(default=None, examples=["./content.avsc"])
     """For avro: the file with the schema that readers use. Where there is none yet, the first window writes it, from
-    the source's columns; after that, columns that do not fit it are refused."""
+    the source's columns; after that, columns that do not fit it are refused. `{stream}` and the like stand in it as in
+    `topic`."""
     headers: bool = True
     """Whether messages say where they come from: `headwater.pipeline`, `headwater.stream`, `headwater.run`,
     `headwater.window`, and `headwater.position`, by which repeats are found."""
@@ -107,9 +108,9 @@ class KafkaSink(KafkaClient):
 
     @model_validator(mode="after")
     def _readers_know_the_schema(self) -> KafkaSink:
-        if (self.format == "avro") != (self.schema_file is not None):
+        if (self.format == "avro") != (self.avro_schema is not None):
             raise ValueError(
-                "format: avro and schema_file: belong together: an Avro value can be read by those alone who have its schema"
+                "format: avro and avro_schema: belong together: an Avro value can be read by those alone who have its schema"
             )
         return self
 

@@ -192,7 +192,7 @@ def test_messages_of_others_in_the_topic_are_left_alone(kafka):
         ({"topic": "{database}"}, "{database} is not known here"),
         ({"key": ["id", "id"]}, "named twice"),
         ({"format": "avro"}, "belong together"),
-        ({"schema_file": "x.avsc"}, "belong together"),
+        ({"avro_schema": "x.avsc"}, "belong together"),
         ({"timeout": "10ms"}, "at least 1s"),
     ],
 )

@@ -49,9 +49,9 @@ def agreed_schema(schema: pa.Schema, name: str, file: Path) -> dict[str, AvroTyp
             draft.rename(file)
         agreed = json.loads(file.read_text())
     except OSError as error:
-        raise SettingsError(f"schema_file: {file}: {error.strerror}") from error
+        raise SettingsError(f"avro_schema: {file}: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(f"schema_file: {file} is no JSON: {error}") from error
+        raise SettingsError(f"avro_schema: {file} is no JSON: {error}") from error
     check_fits(derived, agreed, str(file))
     return dict(agreed)
 
@@ -59,7 +59,7 @@ def agreed_schema(schema: pa.Schema, name: str, file: Path) -> dict[str, AvroTyp
 def check_fits(derived: dict[str, AvroType], agreed: AvroType, file: str) -> None:
     """Refuse columns that the agreed schema has no exact place for (G8)."""
     if not isinstance(agreed, dict) or agreed.get("type") != "record":
-        raise SettingsError(f"schema_file: {file} holds no Avro record")
+        raise SettingsError(f"avro_schema: {file} holds no Avro record")
     hint = "change the file to a schema that fits and that readers know, or remove it to have it written anew"
     places = {field["name"]: field for field in agreed["fields"]}
     columns = {field["name"]: field for field in derived["fields"]}
@@ -135,5 +135,5 @@ def _shape(kind: AvroType) -> AvroType:
 
 
 def _holds(place: AvroType, shape: AvroType) -> bool:
-    """The same, or a union that has room for null as well."""
-    return bool(place == shape or ("union" in place and shape in place["union"]))
+    """The same, or the same with room for null as well."""
+    return bool(place == shape or place == {"union": sorted([{"type": "null"}, shape], key=str)})

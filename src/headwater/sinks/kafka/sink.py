@@ -107,12 +107,13 @@ class KafkaSink:
         return Sending(maker, order)
 
     def _values(self, rows: Rows, topic: str) -> Values:
-        if self._settings.schema_file is None:
+        if self._settings.avro_schema is None:
             return JsonValues()
         from headwater.sinks.kafka.avro_schema import agreed_schema  # noqa: PLC0415 - only who uses it pays for it
         from headwater.sinks.kafka.avro_values import AvroValues  # noqa: PLC0415
 
-        return AvroValues(agreed_schema(rows.schema, topic, self._folder / self._settings.schema_file))
+        file = self._folder / topic_for(self._settings.avro_schema, rows.stream)
+        return AvroValues(agreed_schema(rows.schema, topic, file))
 
     def _headers(self, attempt: Attempt, rows: Rows) -> tuple[tuple[str, str], ...]:
         if not self._settings.headers:
