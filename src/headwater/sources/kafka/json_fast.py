@@ -9,8 +9,9 @@ here must be what `json_strict` takes, message by message:
   message holds at least one object, and as many rows as messages means: exactly one each.
 - A first value `null` ends the process (seen with Arrow 26). No message here begins with it.
 - It knows NaN and infinities, does not look at UTF-8, takes timestamps without a zone for UTC and drops zones where
-  the type has none, rounds large numbers to infinity in `float`, and counts a decimal's digits before it adds the
-  scale's zeros: looked at before or converted afterwards. Inside lists and structs only types without such traps pass.
+  the type has none, rounds large numbers to infinity in `float`, counts a decimal's digits before it adds the scale's
+  zeros, and reads a decimal 5e-324 as 0: looked at before or converted afterwards. Inside lists and structs only types
+  without such traps pass.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 _SPACE = b" \t\r\n"
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
+_EXPONENT, _ZERO, _NINE, _PLUS, _MINUS = b"e09+-"
+_LOWER = 0x20  # the bit that makes a letter small
 _PLAIN = (
     pa.types.is_boolean,
     pa.types.is_signed_integer,
@@ -37,6 +42,7 @@ class FastJson:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._required = [field.name for field in schema if not field.nullable]
+        self._decimals = any(pa.types.is_decimal(field.type) for field in schema)
         as_read = pa.schema([pa.field(field.name, _read_as(field.type)) for field in schema])
         self._options = pj.ParseOptions(explicit_schema=as_read, unexpected_field_behavior="ignore")
         self._converted = {field.name: field.type for field in schema if as_read.field(field.name).type != field.type}
@@ -46,6 +52,8 @@ class FastJson:
         """One row per message, or None."""
         joined = _one_line_each(values)
         if joined is None or b"NaN" in joined or b"Inf" in joined or not _is_utf8(joined):
+            return None
+        if self._decimals and _has_exponents(joined):
             return None
         reading = pj.ReadOptions(use_threads=False, block_size=len(joined) + 1)
         try:
@@ -104,9 +112,25 @@ def _one_line_each(values: Sequence[bytes]) -> bytes | None:
 
 
 def _separable(joined: bytes, count: int) -> bool:
+    if not (joined.startswith(b"{") and joined.endswith(b"}")):
+        return False
+    letters = np.frombuffer(joined, np.uint8)
+    lines = np.flatnonzero(letters == _NEWLINE)
     return (
-        joined.count(b"\n") == joined.count(b"}\n{") == count - 1 and joined.startswith(b"{") and joined.endswith(b"}")
+        len(lines) == count - 1
+        and bool((letters[lines - 1] == _CLOSE).all())
+        and bool((letters[lines + 1] == _OPEN).all())
     )
+
+
+def _has_exponents(joined: bytes) -> bool:
+    """Whether a number may be written with one; a text that looks like it only costs the closer look."""
+    letters = np.frombuffer(joined, np.uint8)
+    places = np.flatnonzero((letters | _LOWER) == _EXPONENT)
+    places = places[(places > 0) & (places < len(letters) - 1)]
+    before, after = letters[places - 1], letters[places + 1]
+    digit = (before >= _ZERO) & (before <= _NINE)
+    return bool((digit & (((after >= _ZERO) & (after <= _NINE)) | (after == _PLUS) | (after == _MINUS))).any())
 
 
 def _is_utf8(joined: bytes) -> bool:

@@ -34,8 +34,11 @@ def window_rows(
     reading = Reading(options, settings.isolation, settings.timeout.total_seconds())
     found: list[Rows] = []
     for topic, group in groupby(ranges(window), key=lambda each: each.topic):
-        decoding = decoding_of(settings, folder, topic)
-        parts = cut(list(group), cores, settings.splits)
+        decoding, wanted = decoding_of(settings, folder, topic), list(group)
+        if settings.reader == "spark":
+            found.append(_spark_rows(settings, folder, decoding, wanted))
+            continue
+        parts = cut(wanted, cores, settings.splits)
         found.append(_rows(decoding, tuple(KafkaSplit(part, decoding, reading) for part in parts)))
     return found
 
@@ -98,9 +101,23 @@ def _values(settings: KafkaSource) -> pa.Schema:
     return schema_of(settings.schema)
 
 
+def _spark_rows(settings: KafkaSource, folder: Path, decoding: Decoding, wanted: list[OffsetRange]) -> Rows:
+    from headwater.sources.kafka.spark_reader import SparkKafkaRows, spark_options  # noqa: PLC0415 - not the default
+
+    if settings.format == "avro" or (settings.format == "json" and settings.schema is None):
+        raise InputError("reader: spark reads json with a schema, text and binary", hint="write reader: arrow")
+    if settings.tombstones == "reject":
+        raise InputError("reader: spark knows no rejects", hint="write tombstones: row, or reader: arrow")
+    options = spark_options(settings, folder, settings.splits)
+    return SparkKafkaRows(decoding, *_key_and_order(decoding), tuple(wanted), settings.schema, options)
+
+
 def _rows(decoding: Decoding, splits: tuple[Split, ...]) -> ArrowRows:
+    return ArrowRows(decoding.stream, decoding.schema, *_key_and_order(decoding), splits)
+
+
+def _key_and_order(decoding: Decoding) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Within a topic partition and offset name a message; of two with one key the later has the higher offset."""
     named = dict(decoding.metadata)
-    # Within a topic partition and offset name a message; of two with one key the later has the higher offset.
     key = (named["partition"], named["offset"]) if {"partition", "offset"} <= named.keys() else ()
-    order = (named["offset"],) if "offset" in named else ()
-    return ArrowRows(decoding.stream, decoding.schema, key, order, splits)
+    return key, (named["offset"],) if "offset" in named else ()

@@ -1,0 +1,124 @@
+"""Kafka → Iceberg append: JSON messages of 200 bytes in 3 partitions, parsed into five columns.
+
+Headwater against a bare `spark.read.format("kafka")` + `from_json` + append of the same range, in one warm session.
+
+    python bench/kafka_load.py [--messages 5000000] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import headwater as hw
+from headwater.config.pipeline import PipelineSettings
+from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
+from headwater.services.kafka_server import Kafka
+from headwater.services.service import running
+
+PARTITIONS = 3
+DDL = "id bigint, name string, amount decimal(12,2), at timestamp, note string"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--messages", type=int, default=5_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--brokers", help="a broker that runs already")
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if given.brokers:
+            measure(given.brokers, Path(folder), given.messages, given.rounds)
+            return
+        with running(Kafka(), Path(folder) / "kafka", print) as broker:
+            measure(broker.address["brokers"], Path(folder), given.messages, given.rounds)
+
+
+def measure(brokers: str, folder: Path, count: int, rounds: int) -> None:
+    topic = f"bench_{uuid.uuid4().hex[:8]}"
+    produce(brokers, topic, count)
+    settings = ProjectSettings(
+        progress="memory:", lake=LakeSettings(warehouse="lake"), spark=SparkSettings(master="local[*]", memory="2g")
+    )
+    with hw.Project(settings, folder) as project:
+        spark = project.session()
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+        ways: dict[str, Callable[[str], None]] = {
+            "headwater, arrow": lambda table: headwater(project, brokers, topic, table, "arrow"),
+            "headwater, reader: spark": lambda table: headwater(project, brokers, topic, table, "spark"),
+            "bare spark": lambda table: bare(spark, brokers, topic, count, table),
+        }
+        best: dict[str, float] = {}
+        for number in range(rounds):
+            for way, load in ways.items():
+                table = f"lake.bench.t_{uuid.uuid4().hex[:8]}"
+                began = time.monotonic()
+                load(table)
+                seconds = time.monotonic() - began
+                landed = spark.table(table).selectExpr("count(*)", "count(at)", "sum(amount)").first()
+                assert (landed[0], landed[1]) == (count, count), landed
+                print(f"round {number + 1}: {way}: {seconds:.2f} s, {count / seconds:,.0f} messages/s", flush=True)
+                best[way] = min(seconds, best.get(way, seconds))
+                spark.sql(f"DROP TABLE {table} PURGE")
+        print(f"{count:,} messages, {PARTITIONS} partitions, {os.cpu_count()} cores; best of {rounds}:")
+        for way, seconds in best.items():
+            print(f"  {way}: {seconds:.2f} s; bare spark takes {best['bare spark'] / seconds:.2f} × as long")
+
+
+def headwater(project: hw.Project, brokers: str, topic: str, table: str, reader: str) -> None:
+    pipeline = {
+        "pipeline": table,
+        "source": {"kafka": {"brokers": brokers, "topics": topic, "schema": DDL, "metadata": [], "reader": reader}},
+        "sinks": [{"iceberg": {"table": table}}],
+    }
+    result = project.pipeline(PipelineSettings.model_validate(pipeline)).run_once()
+    if result.error:
+        raise result.error
+
+
+def bare(spark: object, brokers: str, topic: str, count: int, table: str) -> None:
+    from pyspark.sql import functions as f
+
+    share = [count // PARTITIONS + (number < count % PARTITIONS) for number in range(PARTITIONS)]
+    frame = (
+        spark.read.format("kafka")  # type: ignore[attr-defined]
+        .option("kafka.bootstrap.servers", brokers)
+        .option("subscribe", topic)
+        .option("startingOffsets", json.dumps({topic: {str(n): 0 for n in range(PARTITIONS)}}))
+        .option("endingOffsets", json.dumps({topic: {str(n): end for n, end in enumerate(share)}}))
+        .load()
+        .select(f.from_json(f.col("value").cast("string"), DDL).alias("v"))
+        .select("v.*")
+    )
+    frame.writeTo(table).create()
+
+
+def produce(brokers: str, topic: str, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+    note = b"x" * 85
+    for n in range(count):
+        value = b'{"id":%d,"name":"customer number %d","amount":"%d.%02d","at":"2026-03-02T08:%02d:%02d.123456Z","note":"%s"}'
+        message = value % (n, n * 7 % 100_003, n % 1000, n % 100, n // 60 % 60, n % 60, note)
+        while True:
+            try:
+                producer.produce(topic, message, partition=n % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.2)
+    assert producer.flush(120) == 0
+    print(f"{count:,} messages of {len(message)} bytes in {topic}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
