@@ -119,6 +119,17 @@ def test_rows_that_are_alike_in_a_table_without_a_key_are_as_many_rejects(databa
     poller.close()
 
 
+def test_a_row_whose_key_is_not_read_is_named_by_its_cursor(database, connection, either_way):
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY, seq int, price numeric(5,2));
+        INSERT INTO t VALUES (1, 5, 'NaN'), (2, 5, 'NaN'), (3, 5, 3)""")
+    poller = Poller(database, table="t", cursor="seq", columns=["price"])
+    rows, rejects = poll_aside(poller)
+    assert rows == [{"seq": 5, "price": 3}]
+    assert places(rejects) == [{"row": {"seq": 5}, "copy": n} for n in (1, 2)]
+    poller.close()
+
+
 @pytest.mark.parametrize("late", ["auto", "off", {"lookback": 10}])
 def test_a_view_that_ends_in_such_a_row_goes_on(database, connection, late, either_way):
     """Where digests tell rows apart, the last row is read again by every plan: it must not stop there either."""

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from headwater.config.sql_source import SqlSource
-from headwater.model.errors import SourceChanged
+from headwater.model.errors import SourceChanged, UnknownName
 from headwater.model.marks import ColumnMark, Mark, StreamsMark
+from headwater.model.rejects import Reject
 from headwater.model.rows import Rows, Split
 from headwater.model.source import Plan, StreamPlan
 from headwater.model.window import Window
@@ -93,6 +94,30 @@ class PolledSql:
             rows = self._rows(planned)
             self._database.planned()
             yield rows
+        finally:
+            self._end_view()
+
+    @contextmanager
+    def replay(self, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
+        """By their keys, in one view; see `replaying` for which of them are found."""
+        from headwater.sources.sql.replaying import replayed_rows  # noqa: PLC0415 - an idle poll needs no Arrow
+
+        self._end_view()
+        try:
+            relations = {relation.stream: relation for relation in self._database.relations()}
+            missing = sorted({reject.stream for reject in rejects} - set(relations))
+            if missing:
+                raise UnknownName(
+                    f"{self.address}: there are rejects of {', '.join(missing)}, which this pipeline does not read",
+                    hint="write the table into the source's settings again, or choose other rejects",
+                )
+            view = self._database.look_again({})
+            found = [
+                replayed_rows(relation, view, some)
+                for stream, relation in relations.items()
+                if (some := [reject for reject in rejects if reject.stream == stream])
+            ]
+            yield [rows for rows in found if rows is not None]
         finally:
             self._end_view()
 

@@ -12,7 +12,8 @@ was not done by its start. So each row falls into exactly one window (G5, G6), w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from headwater.sources.sql.cursor_sql import Condition
 
 _XID_MASK = 0xFFFFFFFF
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
+_BLOB = re.compile(r"X'([0-9A-F]*)'")
 _NULLS_ARE_LARGE = ("postgres", "oracle")
 
 
@@ -233,6 +236,22 @@ def at_most(subject: Subject, value: CursorValue) -> Condition:
 
 def below(subject: Subject, value: CursorValue) -> Condition:
     return exp.LT(this=comparable(subject), expression=literal(subject, value))
+
+
+def same_row(subject: Subject, values: Mapping[str, str | None]) -> Condition:
+    """Rows that have these values, given in the database's own texts."""
+    return exp.and_(*(_same(subject, exp.column(identifier(name)), text) for name, text in values.items()))
+
+
+def _same(subject: Subject, column: Condition, text: str | None) -> Condition:
+    if text is None:
+        return exp.Is(this=column, expression=exp.null())
+    forms: list[Condition] = [exp.Literal.string(text)]
+    if subject.dialect == "sqlite":
+        # A text does not say whether a number or a blob is stored; an index answers for all of them.
+        forms += [exp.Literal.number(text)] if _NUMBER.fullmatch(text) else []
+        forms += [exp.HexString(this=blob[1])] if (blob := _BLOB.fullmatch(text)) else []
+    return exp.In(this=column, expressions=forms)
 
 
 def either(*conditions: Condition) -> Condition:

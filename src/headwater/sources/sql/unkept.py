@@ -51,7 +51,7 @@ class Part:
             for one in self.unkept
         )
         return Part(
-            self.batch.take(numbers),
+            self.batch.filter(list(wanted)),
             tuple(one for one in unkept if one.texts),
             lambda place: self.written(numbers[place]),
         )
@@ -78,7 +78,9 @@ class RowNames:
 
     @classmethod
     def of(cls, relation: Relation) -> RowNames:
-        return cls(relation.stream, relation.columns, relation.key, relation.subject.cursor)
+        read = {column.name for column in relation.columns}
+        key = relation.key if read.issuperset(relation.key) else ()
+        return cls(relation.stream, relation.columns, key, relation.subject.cursor)
 
     def name(self, row: Written) -> str:
         """The values of the key, or of the cursor, as JSON."""
