@@ -9,6 +9,7 @@ from tests.sinks.kafka.reading import everything_in, kafka_sink
 from tests.stack import kafka_at
 
 from headwater.model.errors import SinkUnreachable, UnknownName, ValueNotKept
+from headwater.services.kafka_security import certificate
 from headwater.services.kafka_server import Kafka
 from headwater.services.service import running
 from headwater.sinks.kafka.failures import Undelivered, refused
@@ -97,6 +98,25 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_the_window_lands_once(tm
         # The sink whose landing failed goes on as if nothing had been.
         sink.land(attempt_at(window_up_to(20)), MemoryRows("orders", (table_of([7777]),), key=("id",)))
         assert b"7777" in {read.key for read in everything_in(kafka, topic)}
+
+
+def test_tls_and_a_password_are_used_and_a_wrong_one_is_told_without_being_shown(tmp_path: Path):
+    users = {"ann": "right-hunter2"}
+    with running(Kafka(listeners=("sasl_tls",), users=users), tmp_path) as broker:
+        kafka = kafka_at(broker.address["brokers"])
+        topic = kafka.topic()
+        tls = {"ca": str(certificate(broker.folder))}
+
+        def sink(password, **more):
+            login = {"mechanism": "SCRAM-SHA-512", "username": "ann", "password": password}
+            return kafka_sink(kafka, topic, brokers=broker.address["sasl_tls"], security={"tls": tls, **login}, **more)
+
+        rows = MemoryRows("orders", (table_of([1, 2]),), key=("id",))
+        assert sink("right-hunter2").land(attempt_at(WINDOW), rows).rows == 2
+        assert len(everything_in(kafka, topic)) == 2
+        with pytest.raises(SinkUnreachable, match=r"(?i)authentication") as caught:
+            sink("wrong-hunter3", timeout="5s").land(attempt_at(WINDOW), rows)
+        assert "hunter" not in str(caught.value)
 
 
 def test_a_source_that_breaks_off_leaves_its_own_error(kafka):

@@ -75,11 +75,16 @@ class KafkaSink:
         attempt.clear_to_publish()  # G4: asked as late as can be, right before readers see the rows
         order = sending.order
         named = (order.topic, order.topic_bytes)
-        if named not in self._producers:
-            self._producers[named] = self._opened(order)
-        sent = Sent.of(deliver(self._producers[named], order, chunks))
+        producer = self._producers.pop(named, None) or self._opened(order)
+        try:
+            sent = Sent.of(deliver(producer, order, chunks))
+        except BaseException:
+            close(producer)
+            raise
         if sent.failures:  # it may be in a state that only a new one gets out of
-            close(self._producers.pop(named))
+            close(producer)
+        else:
+            self._producers[named] = producer
         return sent
 
     def _opened(self, order: DeliveryOrder) -> Producer:
