@@ -15,9 +15,9 @@ from pathlib import Path
 
 from headwater.model.errors import SinkUnreachable
 from headwater.model.sink import Attempt
+from headwater.sinks.files.durable import durable_file, durable_folder, sync_folder
 from headwater.sinks.files.places import LocalPlace, ObjectPlace
 from headwater.sinks.files.record import Record
-from headwater.sinks.files.rename import durable_folder, sync_folder
 
 _MANIFESTS, _DATA = "_manifests", "data"
 
@@ -37,7 +37,7 @@ class LocalManifestTarget:
             data = self._manifest(attempt).read_bytes()
         except FileNotFoundError:
             return None
-        return _ours(data, attempt, self.stream, str(self._manifest(attempt)))
+        return Record.read(data, attempt, self.stream, self.where(attempt))
 
     def stage(self, attempt: Attempt) -> LocalPlace:  # noqa: ARG002 - the same form as the other targets
         durable_folder(self.folder / _DATA)
@@ -51,10 +51,7 @@ class LocalManifestTarget:
         manifest = self._manifest(attempt)
         scratch = manifest.with_name(f".{manifest.name}.{uuid.uuid4().hex[:8]}")
         try:
-            with scratch.open("xb") as file:
-                file.write(record.to_bytes())
-                file.flush()
-                os.fsync(file.fileno())
+            durable_file(scratch, record.to_bytes())
             # A link fails where a rename would replace: whoever is first with a window stays (G2, G4).
             os.link(scratch, manifest)
         except FileExistsError:
@@ -98,7 +95,7 @@ class ObjectManifestTarget:
 
     def published(self, attempt: Attempt) -> Record | None:
         data = self._manifests().read(f"{attempt.window.id}.json")
-        return None if data is None else _ours(data, attempt, self.stream, self.where(attempt))
+        return None if data is None else Record.read(data, attempt, self.stream, self.where(attempt))
 
     def stage(self, attempt: Attempt) -> ObjectPlace:  # noqa: ARG002
         place = self.prefix.under(_DATA)
@@ -127,9 +124,3 @@ class ObjectManifestTarget:
 
     def _manifests(self) -> ObjectPlace:
         return self.prefix.under(_MANIFESTS)
-
-
-def _ours(data: bytes, attempt: Attempt, stream: str, where: str) -> Record:
-    record = Record.from_bytes(data, where)
-    record.ensure_ours(attempt, stream, where)
-    return record

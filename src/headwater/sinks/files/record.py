@@ -53,25 +53,25 @@ class Record:
         return (json.dumps({"version": 1, **asdict(self)}, indent=1) + "\n").encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Record:
+    def read(cls, data: bytes, attempt: Attempt, stream: str, where: str) -> Record:
+        """The record of a window of this pipeline and stream; what stands there instead is refused."""
         try:
             fields = json.loads(data)
             fields.pop("version")
-            return cls(**{**fields, "files": tuple(Part(**part) for part in fields["files"])})
+            record = cls(**{**fields, "files": tuple(Part(**part) for part in fields["files"])})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PublishConflict(
                 f"{where} is no record of a window ({type(error).__name__})",
                 hint="something else wrote there: move it away, or give the pipeline a path of its own",
             ) from error
-
-    def ensure_ours(self, attempt: Attempt, stream: str, where: str) -> None:
-        """Two pipelines in one folder could take each other's windows for their own."""
-        if (self.pipeline, self.stream) != (attempt.pipeline, stream):
+        if (record.pipeline, record.stream) != (attempt.pipeline, stream):
+            # Two pipelines in one folder could take each other's windows for their own.
             raise SettingsError(
-                f"{where} holds stream {self.stream} of pipeline {self.pipeline}, "
+                f"{where} holds stream {record.stream} of pipeline {record.pipeline}, "
                 f"and {attempt.pipeline} wants to land {stream} there",
                 hint="give each pipeline a path of its own",
             )
+        return record
 
     def landing(self, label: str, where: str, seconds: float) -> Landing:
         return Landing(label, self.stream, self.window, self.rows, seconds, {"published": where, "run": self.run})

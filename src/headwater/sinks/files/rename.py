@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import uuid
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from headwater.model.errors import LeaseLost, PublishConflict
 from headwater.model.sink import Attempt
+from headwater.sinks.files.durable import durable_file, durable_folder, sync_folder
 from headwater.sinks.files.names import tag
 from headwater.sinks.files.places import LocalPlace
 from headwater.sinks.files.record import Record
@@ -40,9 +40,7 @@ class RenameTarget:
             raise PublishConflict(
                 f"{folder} exists without {_RECORD}", hint="it is not a window of ours: move it away"
             ) from error
-        record = Record.from_bytes(data, str(folder / _RECORD))
-        record.ensure_ours(attempt, self.stream, str(folder))
-        return record
+        return Record.read(data, attempt, self.stream, str(folder / _RECORD))
 
     def stage(self, attempt: Attempt) -> LocalPlace:
         """A hidden folder of this attempt's own."""
@@ -60,10 +58,7 @@ class RenameTarget:
         for stray in place.folder.iterdir():
             if stray.name not in named:  # of a task that failed half-way and was tried again
                 stray.unlink()
-        with (place.folder / _RECORD).open("wb") as file:
-            file.write(record.to_bytes())
-            file.flush()
-            os.fsync(file.fileno())
+        durable_file(place.folder / _RECORD, record.to_bytes())
         sync_folder(place.folder)
 
     def publish(self, attempt: Attempt, place: LocalPlace, record: Record) -> Record:
@@ -110,20 +105,3 @@ def overtaken(attempt: Attempt, place: object) -> LeaseLost:
         f"{attempt.pipeline}: {place} is gone: a process with a newer lease took over and removed it",
         hint="nothing is lost: the other process lands this window",
     )
-
-
-def durable_folder(folder: Path) -> None:
-    """Create it with its parents so that they survive a power cut."""
-    if folder.is_dir():
-        return
-    durable_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
