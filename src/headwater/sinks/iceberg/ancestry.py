@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.model.errors import LeaseLost
+from headwater.model.landing import Landing
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.stamp import Stamp
+from headwater.sinks.iceberg.table import LakeTable
 
 _STEPS = 16  # from the head to what we know; beyond that, one text with everything is cheaper
 
@@ -25,6 +27,11 @@ class Stamped:
     snapshot: int
     stamp: Stamp
 
+    def landing(self, seconds: float) -> Landing:
+        stamp = self.stamp
+        proof = {"snapshot": self.snapshot, "upsert": stamp.upsert, "files": stamp.files, "why": stamp.why}
+        return Landing(stamp.sink, stamp.stream, stamp.window, stamp.rows, seconds, proof)
+
 
 class Ancestry:
     """The landings behind one table's head, newest first. One per table, kept between landings."""
@@ -33,38 +40,38 @@ class Ancestry:
         self._head: int | None = None
         self._landings: list[Stamped] = []
 
-    def follow(self, jvm: Any, metadata: Any) -> Sequence[Stamped]:
-        """The landings behind the head of this metadata."""
-        current = metadata.currentSnapshot()
-        head = None if current is None else int(current.snapshotId())
+    def follow(self, table: LakeTable) -> Sequence[Stamped]:
+        """The landings behind the head that the table was last seen with."""
+        head = table.head
         if head != self._head:
-            steps = self._steps(jvm, metadata, current)
+            steps = self._steps(table)
             if steps is None:
-                self._landings = _stamped(_whole_way(jvm, metadata, head))
+                self._landings = _stamped(_whole_way(table, head))
             else:
                 self._landings = [*_stamped(steps), *self._landings]
             self._head = head
         return self._landings
 
-    def _steps(self, jvm: Any, metadata: Any, snapshot: Any) -> list[dict[str, Any]] | None:
+    def _steps(self, table: LakeTable) -> list[dict[str, Any]] | None:
         """The snapshots between the head and the one that we know, if it is near."""
         found: list[dict[str, Any]] = []
         if self._head is None:
             return None
+        metadata = table.metadata
+        snapshot = metadata.currentSnapshot()
         while snapshot is not None and len(found) < _STEPS:
             if int(snapshot.snapshotId()) == self._head:
                 return found
-            found.append(json.loads(jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot)))
+            found.append(json.loads(table.jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot)))
             parent = snapshot.parentId()
             snapshot = None if parent is None else metadata.snapshot(parent)
         return None
 
 
-def _whole_way(jvm: Any, metadata: Any, head: int | None) -> Iterable[dict[str, Any]]:
+def _whole_way(table: LakeTable, head: int | None) -> Iterable[dict[str, Any]]:
     if head is None:
         return
-    data = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
-    by_id = {snapshot["snapshot-id"]: snapshot for snapshot in data["snapshots"]}
+    by_id = {snapshot["snapshot-id"]: snapshot for snapshot in table.metadata_json()["snapshots"]}
     here: int | None = head
     while here is not None and here in by_id:
         yield by_id[here]

@@ -14,18 +14,15 @@ def folder_of(table: LakeTable, landing: str) -> str:
     return f"{table.data_folder}/{landing[:2]}"
 
 
-def remove_leftovers(table: LakeTable, landing: str, window: str, published: Collection[str]) -> int:
-    """Remove the files of other tries at a landing that is published now, and of no others; how many there were.
+def remove_leftovers(table: LakeTable, landing: str, window: str, published: Collection[str]) -> None:
+    """Remove the files of other tries at a landing that is published now, and of no others.
 
     Only called when the landing is behind main's head: from then on no other try at it can publish, so its
     files are of no use to anyone. Files that any snapshot still refers to stay.
     """
     found = set(list_files(folder_of(table, landing), landing)) - set(published)
-    if not found:
-        return 0
-    left = found - _referenced(table, window)
-    remove_files(left)
-    return len(left)
+    if found:
+        remove_files(found - _referenced(table, window))
 
 
 def _referenced(table: LakeTable, window: str) -> set[str]:

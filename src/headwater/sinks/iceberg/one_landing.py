@@ -51,7 +51,7 @@ class KnownTable:
         return True
 
     def landings(self) -> Sequence[Stamped]:
-        return self._ancestry.follow(self.table.jvm, self.table.metadata)
+        return self._ancestry.follow(self.table)
 
     def own_session(self) -> SparkSession:
         """A session for statements that need settings: those of the shared one belong to everybody."""

@@ -34,17 +34,12 @@ def publish_update(
         snapshot = update.apply()
         metadata = table.metadata  # the one that `apply` built upon
     try:
-        _compare(table, metadata, base)
-        attempt.faults.reach("land.written")
-        attempt.clear_to_publish()
-        builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
-        _swap(table, metadata, _without(builder, drop), int(snapshot.snapshotId()))
+        return _move_head(table, attempt, metadata, base, snapshot, drop=drop)
     except OutcomeUnknown:
         raise
     except Exception:
         _discard(table, snapshot)
         raise
-    return int(snapshot.snapshotId())
 
 
 def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch: str, *, drop: Sequence[str]) -> int:
@@ -53,18 +48,24 @@ def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch:
         table.refresh()
         metadata = table.metadata
         snapshot = int(metadata.ref(branch).snapshotId())
-    _compare(table, metadata, base)
-    attempt.faults.reach("land.written")
-    attempt.clear_to_publish()
-    builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
-    _swap(table, metadata, _without(builder, [branch, *drop]), snapshot)
-    return snapshot
+    return _move_head(table, attempt, metadata, base, snapshot, drop=[branch, *drop])
 
 
-def _compare(table: LakeTable, metadata: Any, base: int | None) -> None:
+def _move_head(
+    table: LakeTable, attempt: Attempt, metadata: Any, base: int | None, snapshot: Any, *, drop: Sequence[str]
+) -> int:
+    """`snapshot` is Iceberg's value of a new one, or the number of one that the table has."""
     current = metadata.currentSnapshot()
     if (None if current is None else int(current.snapshotId())) != base:
         raise HeadMoved(f"{table.name}: another writer published while we wrote")
+    attempt.faults.reach("land.written")
+    attempt.clear_to_publish()
+    builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
+    for branch in drop:
+        builder = builder.removeRef(branch)
+    number = snapshot if isinstance(snapshot, int) else int(snapshot.snapshotId())
+    _swap(table, metadata, builder, number)
+    return number
 
 
 def _swap(table: LakeTable, metadata: Any, builder: Any, snapshot: int) -> None:
@@ -88,12 +89,6 @@ def _is_published(table: LakeTable, snapshot: int) -> bool:
             return table.head is not None and bool(util.isAncestorOf(table.java, snapshot))
     except Exception as error:
         raise OutcomeUnknown from error
-
-
-def _without(builder: Any, branches: Sequence[str]) -> Any:
-    for branch in branches:
-        builder = builder.removeRef(branch)
-    return builder
 
 
 def _discard(table: LakeTable, snapshot: Any) -> None:

@@ -47,7 +47,7 @@ class IcebergSink:
         with reaching(name):
             known = self._find(attempt.spark(), name)
             stamped = already_landed(known.landings(), attempt, self._label, stream) if known else None
-        return stamped.stamp.landing(stamped.snapshot, 0.0) if stamped else None
+        return stamped.landing(0.0) if stamped else None
 
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
         """Publish the rows as one snapshot, or find that this was done before."""
@@ -59,7 +59,7 @@ class IcebergSink:
             known = self._find(spark, name) or self._create(spark, name, attempt, rows, key)
             self._check_owner(known, attempt, rows.stream)
         done = OneLanding(self._settings, self._label, attempt, rows, key=key, known=known).run()
-        return done.stamp.landing(done.snapshot, time.monotonic() - began)
+        return done.landing(time.monotonic() - began)
 
     def close(self) -> None:
         """Forget the tables; they hold no connection of their own."""

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headwater.model.landing import Landing
 from headwater.model.sink import Attempt
 
 _LONGEST_END = 4096
@@ -46,7 +45,3 @@ class Stamp:
         text = {name: summary.get(f"headwater.{name}", "") for name in cls.__dataclass_fields__}
         numbers = {name: int(text[name] or 0) for name in ("epoch", "rows", "files")}
         return cls(**{**text, **numbers})  # type: ignore[arg-type]
-
-    def landing(self, snapshot: int, seconds: float) -> Landing:
-        proof = {"snapshot": snapshot, "upsert": self.upsert, "files": self.files, "why": self.why}
-        return Landing(self.sink, self.stream, self.window, self.rows, seconds, proof)

@@ -70,10 +70,6 @@ class LakeTable:
         return TableSchema.from_json(self._iceberg.SchemaParser.toJson(self.java.schema()))
 
     @property
-    def properties(self) -> Mapping[str, str]:
-        return dict(self.java.properties())
-
-    @property
     def data_folder(self) -> str:
         configured = self.java.properties().get("write.data.path")
         return str(configured or f"{self.java.location().rstrip('/')}/data").rstrip("/")
