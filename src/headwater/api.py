@@ -36,7 +36,7 @@ from headwater.model.faults import Faults, faults_from
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.secret import Secret
 from headwater.model.sink import Sink
-from headwater.model.source import Plan, Source
+from headwater.model.source import Lag, MeasuresLag, Plan, Source
 from headwater.model.store import Store
 from headwater.progress import opening as progress_opening
 from headwater.services.jars import ensure_jars
@@ -126,6 +126,11 @@ class Pipeline:
 
     def progress(self) -> Progress:
         return self.project.store.load(self.name)
+
+    def lag(self) -> Sequence[Lag] | None:
+        """How far the mark is behind the source; None where the source cannot say."""
+        with self._source() as source:
+            return source.lag(self.progress().mark) if isinstance(source, MeasuresLag) else None
 
     def history(self, limit: int = 20) -> Sequence[HistoryEntry]:
         return self.project.store.history(self.name, limit)

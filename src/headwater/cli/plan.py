@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.command import ProjectFlags
+from headwater.cli.lag import lag_json, lag_of, lag_table
 from headwater.cli.output import Output, error_json, error_text, table
 from headwater.cli.run import Paths
 from headwater.cli.shapes import mark_json, window_json
@@ -31,8 +32,15 @@ def plan(out: Output, flags: ProjectFlags, paths: Paths) -> None:
         for one in found:
             pipeline = project.pipeline(one.settings, one.folder)
             progress, planned = pipeline.progress(), pipeline.plan()
-            store = project.store.address
-            out.value(_plan_json(pipeline, progress, planned, store), _plan_text(pipeline, progress, planned, store))
+            store, lags = project.store.address, lag_of(pipeline, out)
+            data, text = (
+                _plan_json(pipeline, progress, planned, store),
+                _plan_text(pipeline, progress, planned, store),
+            )
+            out.value(
+                data if lags is None else {**data, "lag": lag_json(lags)},
+                f"{text}\n{lag_table(lags)}" if lags else text,
+            )
 
 
 def check(

@@ -14,6 +14,8 @@ from headwater.cli.output import Output
 from headwater.cli.shapes import mark_json
 from headwater.model.errors import InputError
 
+SKIP_GAP = "skip-gap"  # as a source's `position` knows it
+
 
 def rewind(
     out: Output,
@@ -21,8 +23,17 @@ def rewind(
     name: Name,
     *,
     to: Annotated[
-        str, typer.Option("--to", metavar="VALUE|start|latest", help="Where the mark goes: rows after it are read.")
-    ],
+        str | None,
+        typer.Option(
+            "--to", metavar="VALUE|start|earliest|latest", help="Where the mark goes: rows after it are read."
+        ),
+    ] = None,
+    skip_gap: Annotated[
+        bool,
+        typer.Option(
+            "--skip-gap", help="Go on behind what the source no longer has; the rest of the mark stays. Kafka."
+        ),
+    ] = False,
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason; it stays in the history.")],
     file: Annotated[
         Path | None,
@@ -36,6 +47,9 @@ def rewind(
     """
     from headwater.cli.opening import opened_project, pipeline_named  # noqa: PLC0415 - not paid for by --help
 
+    if (to is None) is not skip_gap:
+        raise InputError("rewind needs one target", hint="write --to VALUE, or --skip-gap")
+    to = SKIP_GAP if to is None else to
     with opened_project(flags, out, [file] if file else []) as project:
         pipeline = pipeline_named(project, name, file)
         before = pipeline.progress()

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwater.cli.command import ProjectFlags
 from headwater.cli.completion import Name
+from headwater.cli.lag import lag_json, lag_line, lag_of, lag_table
 from headwater.cli.output import Output, table
 from headwater.cli.shapes import mark_json, window_json
+from headwater.model.errors import InputError
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:
+    from headwater.api import Project
     from headwater.model.marks import Json
     from headwater.model.progress import HistoryEntry, Progress
+    from headwater.model.source import Lag
 
 
 def status(out: Output, flags: ProjectFlags) -> None:
@@ -27,20 +32,26 @@ def status(out: Output, flags: ProjectFlags) -> None:
 
     with opened_project(flags, out) as project:
         known = [(project.store.load(name), project.store.history(name, 1)) for name in project.store.pipelines()]
+        lags = {progress.pipeline: _lag(project, progress.pipeline, out) for progress, _ in known}
         store = project.store.address
-    data = [_status_json(progress, newest[0] if newest else None) for progress, newest in known]
+    data = [
+        _status_json(progress, newest[0] if newest else None, lags[progress.pipeline]) for progress, newest in known
+    ]
+    measured = any(lag is not None for lag in lags.values())
     rows = [
         (
             progress.pipeline,
             progress.mark or "none",
             progress.epoch,
             f"unfinished: {progress.intent.window}" if progress.intent else "–",
+            *([lag_line(lags[progress.pipeline])] if measured else []),
             newest[0].kind if newest else "–",
             _when(newest[0].at) if newest else "–",
         )
         for progress, newest in known
     ]
-    listed = table(("pipeline", "mark", "epoch", "intent", "last", "at (UTC)"), rows)
+    columns = ("pipeline", "mark", "epoch", "intent", *(["behind"] if measured else []), "last", "at (UTC)")
+    listed = table(columns, rows)
     nothing = f"no pipeline has run yet with {store}\n  → headwater run FILE --once"
     out.value({"store": store, "pipelines": data}, f"{listed}\nstore: {store}" if known else nothing)
 
@@ -67,20 +78,40 @@ def history(
 
 
 def marks(out: Output, flags: ProjectFlags, name: Name) -> None:
-    """Show how far a pipeline has read."""
+    """Show how far a pipeline has read.
+
+    And how far it is behind, where the source can say.
+    """
     from headwater.cli.opening import known_name, opened_project  # noqa: PLC0415 - not paid for by --help
 
     with opened_project(flags, out) as project:
         progress, store = project.store.load(known_name(project, name)), project.store.address
+        lags = _lag(project, name, out)
     data = {"pipeline": name, "store": store, "epoch": progress.epoch, "mark": mark_json(progress.mark)}
+    if lags is not None:
+        data["lag"] = lag_json(lags)
     lines = [f"{name}: {progress.mark or 'no mark yet'}", f"epoch {progress.epoch}, from {store}"]
     if progress.intent:
         lines.append(f"unfinished: {progress.intent.window} (run {progress.intent.run})")
+    if lags:
+        lines.append(lag_table(lags))
     out.value(data, "\n".join(lines))
 
 
-def _status_json(progress: Progress, newest: HistoryEntry | None) -> dict[str, Json]:
+def _lag(project: Project, name: str, out: Output) -> Sequence[Lag] | None:
+    """Only of pipelines whose file stands in the project's folder: the store knows no sources."""
+    from headwater.cli.opening import pipeline_named  # noqa: PLC0415 - not paid for by --help
+
+    try:
+        pipeline = pipeline_named(project, name, None)
+    except InputError:
+        return None
+    return lag_of(pipeline, out)
+
+
+def _status_json(progress: Progress, newest: HistoryEntry | None, lags: Sequence[Lag] | None) -> dict[str, Json]:
     return {
+        **({} if lags is None else {"lag": lag_json(lags)}),
         "pipeline": progress.pipeline,
         "epoch": progress.epoch,
         "mark": mark_json(progress.mark),

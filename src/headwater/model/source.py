@@ -57,6 +57,30 @@ class Source(Protocol):
         """Give back connections."""
 
 
+@dataclass(frozen=True)
+class Lag:
+    """How far the mark is behind the source, for one part of a stream."""
+
+    stream: str
+    part: str  # in the source's words: a partition
+    position: int  # what comes next
+    end: int  # where the source ends now
+    seconds: float | None  # how long the oldest that is unread has been there; None: nothing is, or nobody knows
+
+    @property
+    def behind(self) -> int:
+        """What is unread, in the source's units."""
+        return max(self.end - self.position, 0)
+
+
+@runtime_checkable
+class MeasuresLag(Protocol):
+    """A source that can say how much it holds beyond a mark without reading it."""
+
+    def lag(self, mark: Mark | None) -> Sequence[Lag]:
+        """Per part of each stream. Cheap and quick to give up: people wait for it. Raises SourceUnreachable."""
+
+
 @runtime_checkable
 class Acknowledges(Protocol):
     """A source that keeps data until it is told (a slot, a consumer group)."""

@@ -14,12 +14,13 @@ from headwater.model.errors import InputError, SourceChanged, UnknownName
 from headwater.model.marks import Mark, OffsetsMark
 from headwater.model.rejects import Reject
 from headwater.model.rows import Rows
-from headwater.model.source import Plan, StreamPlan
+from headwater.model.source import Lag, Plan, StreamPlan
 from headwater.model.window import Window
 from headwater.sources.kafka.broker import Broker, Log, Partition, Topic
 from headwater.sources.kafka.planning import begins, changed, ends, gaps, mark_of
 
 _NO_MESSAGE = -1
+_PEOPLE_WAIT = dt.timedelta(seconds=5)
 
 
 class ReadTopics:
@@ -100,6 +101,17 @@ class ReadTopics:
         # What the settings do not name now stays where it is.
         others = {name: offsets for name, offsets in known.topics.items() if name not in ours.topics}
         return OffsetsMark({**others, **moved.topics}, {**{n: known.ids.get(n, "") for n in others}, **moved.ids})
+
+    def lag(self, mark: Mark | None) -> Sequence[Lag]:
+        """Messages between the mark and the logs' ends, and the age of the oldest of them."""
+        from headwater.sources.kafka.lag import measured  # noqa: PLC0415 - a cycle does not ask
+
+        brief = self._settings.model_copy(update={"timeout": min(self._settings.timeout, _PEOPLE_WAIT)})
+        asked = ReadTopics(brief, self._folder, self._cores)
+        known = self._offsets(mark)
+        topics = asked._topics(known)
+        begin = begins(self._ours(known), topics) if known else asked._first(topics)
+        return measured(self._options, self._settings.isolation, topics, begin)
 
     def acknowledge(self, mark: Mark) -> None:
         """Commit the mark to the consumer group, if the settings name one."""
