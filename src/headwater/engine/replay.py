@@ -1,6 +1,7 @@
 """Rejects tried again, under today's settings: what lands now is no reject any more.
 
-A crash in between is repaired by a second replay of the same rejects: sinks recognise it, as they do a window.
+A crash in between is repaired by a second replay: sinks recognise it, as they do a window, by the rejects that land. Those
+that still fail have no part in its name: mended later, they are another replay, not one that is there already.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import hashlib
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.engine.attempting import attempt_at
 from headwater.engine.lease import held_lease
 from headwater.engine.parts import Parts
 from headwater.engine.reject_shelf import KeptReject, take_away
+from headwater.engine.rejects import Rejects
 from headwater.engine.result import CycleResult
 from headwater.model.errors import InputError, RunError
 from headwater.model.progress import Progress
+from headwater.model.rows import Rows, SplitRows
 from headwater.model.source import Replays
 from headwater.model.window import Window
 
@@ -38,23 +41,35 @@ def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
     began = time.monotonic()
     with held_lease(parts.store, parts.name, parts.owner, parts.lease_seconds) as lease:
         progress = parts.store.load(parts.name)
-        window = _window(progress, kept)
         run = uuid.uuid4().hex[:12]
-        attempt = attempt_at(parts, lease, run, window)
+        attempt = attempt_at(parts, lease, run, _window(progress, kept))
         with parts.source.replay([one.reject for one in kept]) as streams:
-            rows = [parts.transformed(parts.rejects.tray.watching(stream)) for stream in streams]
-            landings = []
-            for sink in parts.sinks():
-                for stream in rows:
-                    landings.append(sink.landed(attempt, stream.stream) or sink.land(attempt, stream))
-                    parts.rejects.settle()
-        failed = {reject.id for reject in parts.rejects.tray.found()}
-        take_away(parts.spark(), [one for one in kept if one.reject.id not in failed])
+            watched = [parts.rejects.tray.watching(stream) for stream in streams]
+            failed = _failing(parts.rejects, watched)
+            mended = [one for one in kept if one.reject.id not in failed]
+            attempt = replace(attempt, window=_window(progress, mended))
+            rows = [parts.transformed(stream) for stream in watched]
+            landings = [
+                sink.landed(attempt, stream.stream) or sink.land(attempt, stream)
+                for sink in (parts.sinks() if mended else ())
+                for stream in rows
+            ]
+        take_away(parts.spark(), mended)
         landed = (*landings, *parts.rejects.landings())
-        result = CycleResult(parts.name, run, "landed", (window,), landed, time.monotonic() - began)
+        result = CycleResult(parts.name, run, "landed", (attempt.window,), landed, time.monotonic() - began)
         why = f"replayed {len(kept)} reject{'s' if len(kept) != 1 else ''}"
         parts.store.swap(lease.lease, progress, progress, result.entry(parts.owner, lease.lease.epoch, why=why))
     return Replayed(len(kept), result.rows, len(failed))
+
+
+def _failing(rejects: Rejects, watched: Sequence[Rows]) -> frozenset[str]:
+    """The ids of those that still cannot be kept; they are back in their table before anything lands (G8)."""
+    for rows in watched:
+        for split in rows.splits if isinstance(rows, SplitRows) else ():
+            for _ in split.read():
+                pass
+    rejects.settle()
+    return frozenset(reject.id for reject in rejects.tray.found())
 
 
 def _window(progress: Progress, kept: Sequence[KeptReject]) -> Window:
