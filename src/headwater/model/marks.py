@@ -159,6 +159,9 @@ class OffsetsMark(Mark):
 
     topics: Mapping[str, Mapping[int, int]]
     ids: Mapping[str, str] = field(default_factory=dict)  # topic → Kafka's id of it: a topic made anew has another (G9)
+    # Topic → column → when it was found and its type, where nobody wrote a schema: what was found once stays, and a
+    # window that is read again is read with the columns of the first try (G5).
+    columns: Mapping[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
 
     def join(self, other: OffsetsMark) -> OffsetsMark:
         topics = {topic: dict(offsets) for topic, offsets in self.topics.items()}
@@ -167,7 +170,11 @@ class OffsetsMark(Mark):
             mine.update({partition: max(offset, mine.get(partition, offset)) for partition, offset in offsets.items()})
         # Which of two ids is the newer one nobody can tell; everybody has to choose the same one.
         ids = {topic: max(self.ids.get(topic, ""), other.ids.get(topic, "")) for topic in {*self.ids, *other.ids}}
-        return OffsetsMark(topics, ids)
+        columns = {topic: dict(found) for topic, found in self.columns.items()}
+        for topic, found in other.columns.items():
+            mine_too = columns.setdefault(topic, {})
+            mine_too.update({name: max(kind, mine_too.get(name, kind)) for name, kind in found.items()})
+        return OffsetsMark(topics, ids, columns)
 
     def covers(self, other: OffsetsMark) -> bool:
         return all(
@@ -181,7 +188,13 @@ class OffsetsMark(Mark):
             topic: {str(partition): offset for partition, offset in sorted(offsets.items())}
             for topic, offsets in sorted(self.topics.items())
         }
-        return {"kind": self.kind, "version": 1, "topics": topics, "ids": dict(sorted(self.ids.items()))}
+        data = {"kind": self.kind, "version": 1, "topics": topics, "ids": dict(sorted(self.ids.items()))}
+        if self.columns:
+            data["columns"] = {
+                topic: {name: list(kind) for name, kind in sorted(found.items())}
+                for topic, found in sorted(self.columns.items())
+            }
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> OffsetsMark:
@@ -189,7 +202,11 @@ class OffsetsMark(Mark):
             topic: {int(partition): _offset(offset) for partition, offset in offsets.items()}
             for topic, offsets in data["topics"].items()
         }
-        return cls(topics, dict(data.get("ids", {})))
+        columns = {
+            topic: {name: (int(number), str(kind)) for name, (number, kind) in found.items()}
+            for topic, found in data.get("columns", {}).items()
+        }
+        return cls(topics, dict(data.get("ids", {})), columns)
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.to_json()))

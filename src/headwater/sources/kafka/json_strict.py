@@ -84,6 +84,11 @@ class StrictJson:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
+def is_number(value: Any) -> bool:
+    """Numbers are kept as they were written: a kind of text."""
+    return isinstance(value, _Number)
+
+
 def document(value: bytes) -> _Object:
     """The one object that a message holds. Raises Misfit."""
     try:

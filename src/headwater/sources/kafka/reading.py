@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from headwater.model.window import Window
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.kafka.consuming import OffsetRange, Reading
 from headwater.sources.kafka.decoding import Decoding, plain_schema
+from headwater.sources.kafka.found_columns import ddl_of
 from headwater.sources.kafka.registry import Registry
 from headwater.sources.kafka.splits import KafkaSplit, ReplaySplit, cut
 from headwater.sources.split_rows import ArrowRows
@@ -31,16 +32,21 @@ def window_rows(
     settings: KafkaSource, folder: Path, cores: int, options: ClientOptions, window: Window
 ) -> Sequence[Rows]:
     """One Rows per topic that has something in the window. The window alone says what (G5)."""
-    reading = Reading(options, settings.isolation, settings.timeout.total_seconds())
+    reading = reading_of(settings, options)
+    columns = window.end.columns if isinstance(window.end, OffsetsMark) else {}
     found: list[Rows] = []
     for topic, group in groupby(ranges(window), key=lambda each: each.topic):
-        decoding, wanted = decoding_of(settings, folder, topic), list(group)
+        decoding, wanted = decoding_of(settings, folder, topic, columns.get(topic)), list(group)
         if settings.reader == "spark":
             found.append(_spark_rows(settings, folder, decoding, wanted))
             continue
         parts = cut(wanted, cores, settings.splits)
         found.append(_rows(decoding, tuple(KafkaSplit(part, decoding, reading) for part in parts)))
     return found
+
+
+def reading_of(settings: KafkaSource, options: ClientOptions) -> Reading:
+    return Reading(options, settings.isolation, settings.timeout.total_seconds())
 
 
 def replay_rows(settings: KafkaSource, folder: Path, rejects: Sequence[Reject]) -> Sequence[Rows]:
@@ -65,13 +71,15 @@ def ranges(window: Window) -> list[OffsetRange]:
     ]
 
 
-def decoding_of(settings: KafkaSource, folder: Path, topic: str) -> Decoding:
-    """How the messages of a topic become rows, by the settings."""
+def decoding_of(
+    settings: KafkaSource, folder: Path, topic: str, columns: Mapping[str, tuple[int, str]] | None = None
+) -> Decoding:
+    """How the messages of a topic become rows: by the settings, or by the columns that were found in them."""
     avro = _avro(settings, folder) if settings.format == "avro" else None
     return Decoding(
         stream=topic,
         format=settings.format,
-        values=avro.columns if avro else _values(settings),
+        values=avro.columns if avro else _values(settings, columns),
         metadata=tuple(settings.metadata_columns.items()),
         key_as=settings.key_as,
         tombstones=settings.tombstones,
@@ -93,12 +101,16 @@ def _avro(settings: KafkaSource, folder: Path) -> AvroReading:
     return AvroReading(text, columns_of(text, str(file)), settings.avro_header, registry)
 
 
-def _values(settings: KafkaSource) -> pa.Schema:
+def _values(settings: KafkaSource, columns: Mapping[str, tuple[int, str]] | None) -> pa.Schema:
     if settings.format in ("text", "binary"):
         return plain_schema(settings.format)
-    if settings.schema is None:
-        raise InputError("kafka: JSON without a schema cannot be read yet", hint="write schema: id bigint, …")
-    return schema_of(settings.schema)
+    if settings.schema is not None:
+        return schema_of(settings.schema)
+    if columns is None:
+        raise InputError(
+            "kafka: messages cannot be tried again without a schema", hint="write schema: id bigint, name string, …"
+        )
+    return schema_of(ddl_of(columns))
 
 
 def _spark_rows(settings: KafkaSource, folder: Path, decoding: Decoding, wanted: list[OffsetRange]) -> Rows:

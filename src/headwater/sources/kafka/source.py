@@ -20,6 +20,7 @@ from headwater.sources.kafka.broker import Broker, Log, Partition, Topic
 from headwater.sources.kafka.planning import begins, changed, ends, gaps, mark_of
 
 _NO_MESSAGE = -1
+_LOOKED_AT = 500_000
 _PEOPLE_WAIT = dt.timedelta(seconds=5)
 
 
@@ -45,7 +46,7 @@ class ReadTopics:
         else:
             topics = self._checked(known, topics)
             begin, pinned = begins(known, topics), False
-        end = ends(begin, topics, self._settings.max_rows)
+        end = ends(begin, topics, self._most)
         if end == begin and not pinned:
             return Plan(None)
         return self._plan(known, topics, begin, end)
@@ -60,7 +61,7 @@ class ReadTopics:
         # The window says where it begins, also on a first run: a retry must not depend on `start` (G5).
         start, stop = mark_of(begin, topics), mark_of(end, topics)
         kept = known or OffsetsMark({})
-        window = Window(kept.join(start), kept.join(stop))
+        window = Window(kept.join(start), self._with_columns(kept, start, kept.join(stop)))
         self._planned = window
         streams = tuple(
             StreamPlan(name, _window_of(name, start, stop), count, _why(name, begin, end))
@@ -69,6 +70,27 @@ class ReadTopics:
         )
         more = any(topics[name].partitions[number].end > at for (name, number), at in end.items())
         return Plan(window, streams, more=more)
+
+    @property
+    def _finds_columns(self) -> bool:
+        return self._settings.format == "json" and self._settings.schema is None
+
+    @property
+    def _most(self) -> int | None:
+        """Columns are found by looking at every message of the window: that must end soon."""
+        return self._settings.max_rows or (_LOOKED_AT if self._finds_columns else None)
+
+    def _with_columns(self, kept: OffsetsMark, start: OffsetsMark, end: OffsetsMark) -> OffsetsMark:
+        """The end of the window with the columns of its messages, where nobody wrote a schema."""
+        if not self._finds_columns:
+            return end
+        from headwater.sources.kafka.found_columns import columns_after  # noqa: PLC0415 - an idle poll needs no Arrow
+        from headwater.sources.kafka.reading import ranges, reading_of  # noqa: PLC0415 - as above
+
+        wanted = ranges(Window(kept.join(start), end))
+        taken = set(self._settings.metadata_columns.values())
+        found = columns_after(kept.columns, wanted, reading_of(self._settings, self._options), taken)
+        return OffsetsMark(end.topics, end.ids, found)
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
@@ -100,7 +122,8 @@ class ReadTopics:
         moved = position(text, ours, self._broker, topics)
         # What the settings do not name now stays where it is.
         others = {name: offsets for name, offsets in known.topics.items() if name not in ours.topics}
-        return OffsetsMark({**others, **moved.topics}, {**{n: known.ids.get(n, "") for n in others}, **moved.ids})
+        ids = {**{name: known.ids[name] for name in others if name in known.ids}, **moved.ids}
+        return OffsetsMark({**others, **moved.topics}, ids, known.columns)
 
     def lag(self, mark: Mark | None) -> Sequence[Lag]:
         """Messages between the mark and the logs' ends, and the age of the oldest of them."""

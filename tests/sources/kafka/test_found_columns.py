@@ -1,0 +1,91 @@
+"""JSON without a schema: columns are found in the messages, kept, and only ever added to."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.model.errors import InputError
+from headwater.model.marks import OffsetsMark
+from headwater.model.window import Window
+from headwater.sources.ddl_schema import schema_of
+from headwater.sources.kafka.found_columns import ddl_of, observe, with_new
+from headwater.testing import marks as laws
+from tests.sources.kafka.polling import Poller, send
+from tests.stack import KafkaForTests
+
+
+def found(*messages: str, known: dict | None = None) -> dict[str, str]:
+    kinds: dict[str, set[str]] = {}
+    observe([message.encode() for message in messages], kinds)
+    return {name: kind for name, (_, kind) in with_new(known or {}, kinds).items()}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "-5"], "bigint"),
+        (["9007199254740993"], "bigint"),
+        (["9223372036854775808"], "string"),
+        (["1", "1.5"], "double"),
+        (["9007199254740993", "1.5"], "string"),
+        (["0.1"], "double"),
+        (["0.12345678901234567890123"], "string"),
+        (["1e400"], "string"),
+        (["true", "null"], "boolean"),
+        (["true", "1"], "string"),
+        (['"x"', "1"], "string"),
+        (['{"b": 1}', "[1]"], "string"),
+    ],
+)
+def test_the_type_of_a_column_keeps_every_value_exactly(values: list[str], kind: str):
+    assert found(*(f'{{"a": {value}}}' for value in values)) == {"a": kind}
+
+
+def test_fields_that_are_only_null_and_messages_that_are_no_objects_bring_no_column():
+    assert found('{"a": null, "b": 1}', "oops", "[1]") == {"b": "bigint"}
+
+
+def test_columns_stand_in_the_order_in_which_they_were_found_and_names_may_be_odd():
+    first = with_new({}, {"z": {"bigint"}, "odd `name`": {"string"}})
+    later = with_new(first, {"a": {"boolean"}, "z": {"string"}})
+    assert ddl_of(later) == "`z` bigint, `odd ``name``` string, `a` boolean"
+    assert schema_of(ddl_of(later)).names == ["z", "odd `name`", "a"]
+
+
+def test_marks_with_columns_keep_the_laws():
+    a = OffsetsMark({"t": {0: 1}}, {}, {"t": {"x": (0, "bigint")}})
+    b = OffsetsMark({"t": {0: 2}}, {}, {"t": {"x": (0, "string"), "y": (1, "double")}, "u": {}})
+    c = OffsetsMark({})
+    laws.check_join_is_commutative(a, b)
+    laws.check_join_is_associative(a, b, c)
+    laws.check_join_is_idempotent(b)
+    laws.check_join_is_the_least_upper_bound(a, b, c)
+    window = Window(a, b)
+    assert Window.from_json(window.to_json()) == window
+
+
+def test_columns_are_found_kept_over_restarts_and_added_to(kafka: KafkaForTests):
+    topic = kafka.topic()
+    send(kafka.brokers, topic, [b'{"id": 1, "name": "a"}', b'{"id": 2, "at": {"x": [1, 2.50]}}'])
+    poller = Poller(kafka.brokers, topic, format="json", metadata=[])
+    assert poller.poll() == [
+        {"id": 1, "name": "a", "at": None},
+        {"id": 2, "name": None, "at": '{"x":[1,2.50]}'},
+    ]
+    send(kafka.brokers, topic, [b'{"id": 3, "new": true}', b'{"id": "four"}'])
+    other = poller.again()
+    window = other.look()
+    assert other.poll() == [{"id": 3, "name": None, "at": None, "new": True}]
+    assert [reject.reason for reject in other.rejects] == ["id: expected a number, found the text 'four'"]
+    send(kafka.brokers, topic, [b'{"id": 5, "newer": 1}'])
+    again = poller.again()
+    assert list(again.read(window)[topic].column_names) == ["id", "name", "at", "new"]  # G5
+    rewound = other.source.position("earliest", other.mark)
+    assert rewound.columns == other.mark.columns  # type: ignore[union-attr]
+
+
+def test_fields_that_differ_only_in_case_are_refused(kafka: KafkaForTests):
+    topic = kafka.topic()
+    send(kafka.brokers, topic, [b'{"id": 1, "ID": 2}'])
+    with pytest.raises(InputError, match="id, ID"):
+        Poller(kafka.brokers, topic, format="json").look()
