@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.sinks.kafka.reading import everything_in, kafka_sink
 
 from headwater.model.errors import SourceUnreachable
@@ -145,6 +147,20 @@ def test_the_position_of_a_row_is_its_pipelines_streams_and_windows_own():
         for window in ("1", "2")
     }
     assert len(made) == 8
+
+
+@given(st.lists(st.lists(st.integers(0, 12), max_size=40), max_size=12))
+def test_equal_rows_are_numbered_from_first_to_last_however_they_are_cut(chunks):
+    positions = scheme_for("p", "s", "w", unique=False, keyed=False).positions_of(None)
+    digest = scheme_for("p", "s", "w", unique=True, keyed=True).digest
+    counts = Counter()
+    for chunk in chunks:
+        expected = []
+        for number in chunk:
+            value = str(number).encode()
+            expected.append(f"{digest(value)}.{counts[number]}" if counts[number] else digest(value))
+            counts[number] += 1
+        assert positions([str(number).encode() for number in chunk]) == expected
 
 
 def test_equal_rows_are_numbered_and_those_of_two_tasks_stay_apart():

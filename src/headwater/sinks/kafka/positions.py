@@ -18,10 +18,12 @@ their own. Never the other way round: no two rows share a position.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
+import numpy.typing as npt
 
 _DIGEST_BYTES = 16
 _SALT_BYTES = 16
@@ -55,15 +57,53 @@ class Positions:
 
     def __init__(self, scheme: PositionScheme, part: int | None) -> None:
         self._digest = partial(hashlib.blake2b, digest_size=_DIGEST_BYTES, salt=scheme.salt)
-        self._counts: Counter[str] | None = None if scheme.unique else Counter()
+        self._equals = None if scheme.unique else _Equals()
         self._suffix = "" if part is None or scheme.keyed else f"-{part}"
 
     def __call__(self, values: Sequence[bytes]) -> list[str]:
-        digest = self._digest
-        plain = [digest(value).hexdigest() for value in values]
-        return plain if self._counts is None else [self._numbered(position, self._counts) for position in plain]
+        digest, suffix = self._digest, self._suffix
+        if self._equals is None:
+            return [digest(value).hexdigest() for value in values]
+        digests = [digest(value).digest() for value in values]
+        made = [f"{one.hex()}{suffix}" for one in digests]
+        for place, before in self._equals.numbered(digests):
+            made[place] += f".{before}"
+        return made
 
-    def _numbered(self, position: str, counts: Counter[str]) -> str:
-        before = counts[position]
-        counts[position] = before + 1
-        return f"{position}{self._suffix}.{before}" if before else f"{position}{self._suffix}"
+
+class _Equals:
+    """Which rows had an equal before, and how many. A task may hold millions, so eight bytes are kept of each."""
+
+    def __init__(self) -> None:
+        self._seen: list[npt.NDArray[np.uint64]] = []  # sorted each
+        self._counts: dict[bytes, int] = {}  # of the few that look as if they had an equal
+
+    def numbered(self, digests: Sequence[bytes]) -> list[tuple[int, int]]:
+        """Where a row with equals stands, and how many came before it."""
+        if not digests:
+            return []
+        short = np.frombuffer(b"".join(digests), np.uint64)[:: _DIGEST_BYTES // 8]
+        unique, inverse, often = np.unique(short, return_inverse=True, return_counts=True)
+        known = self._known(short)
+        self._remember(unique)
+        found = []
+        for place in np.flatnonzero(known | (often[inverse] > 1)).tolist():
+            digest = digests[place]
+            before = self._counts.get(digest, int(known[place]))
+            self._counts[digest] = before + 1
+            if before:
+                found.append((place, before))
+        return found
+
+    def _known(self, short: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        known = np.zeros(len(short), np.bool_)
+        for run in self._seen:
+            places = np.minimum(np.searchsorted(run, short), len(run) - 1)
+            known |= run[places] == short
+        return known
+
+    def _remember(self, run: npt.NDArray[np.uint64]) -> None:
+        # Runs of about one length are merged, so that there are few of them and each is moved seldom.
+        while self._seen and len(self._seen[-1]) < 2 * len(run):
+            run = np.union1d(self._seen.pop(), run)
+        self._seen.append(run)
