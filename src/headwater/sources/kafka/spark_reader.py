@@ -1,7 +1,7 @@
 """The same window by Spark's own Kafka source (`reader: spark`): for clusters that only Java's client reaches.
 
 It knows no rejects: a message that does not parse stops the cycle. Its JSON is Spark's, which is more lenient in types
-than ours. Slower than librdkafka and Arrow, see docs/decisions/0009-kafka-is-read-by-librdkafka.md.
+than ours. Slower than librdkafka and Arrow, see docs/decisions/0010-kafka-is-read-by-librdkafka.md.
 """
 
 from __future__ import annotations
