@@ -77,8 +77,13 @@ def test_a_kill_at_any_point_leaves_rows_and_rejects_to_one_more_run(shop, passa
     assert shop.run(spark).outcome == "nothing new"
 
 
-def test_workers_and_many_splits_set_the_same_rows_aside(shop, spark, monkeypatch):
-    monkeypatch.setattr(over_rows, "SMALL_WINDOW", -1)
+@pytest.fixture(params=["in this process", "in Spark's workers"])
+def anywhere(request, monkeypatch) -> None:
+    if request.param == "in Spark's workers":
+        monkeypatch.setattr(over_rows, "SMALL_WINDOW", -1)
+
+
+def test_workers_and_many_splits_set_the_same_rows_aside(shop, spark, anywhere):
     path = shop.folder / "orders.yaml"
     path.write_text(path.read_text().replace("cursor: id", "cursor: id, splits: 3"))
     shop.insert(50)
@@ -141,6 +146,17 @@ def test_a_replay_lands_what_was_mended_and_keeps_the_rest(shop, spark):
     shop.check(spark)
 
 
+def test_rejects_of_many_windows_are_replayed_together_whatever_one_window_bears(shop, spark):
+    path = shop.folder / "orders.yaml"
+    path.write_text(f"max_rejects: 1{path.read_text()}")
+    for _ in range(3):
+        shop.insert(5)
+        assert shop.run(spark).rejected == 1
+    mend(shop, 10)
+    assert shop.replay(spark) == Replayed(tried=3, landed=1, left=2)
+    shop.check(spark)
+
+
 @pytest.mark.parametrize(("point", "number"), [("land.published", 1), ("land.published", 2), ("land.published", 3)])
 def test_a_replay_that_broke_off_loses_nothing_that_still_fails(shop, spark, point, number):
     """What has no place yet must not be taken away because the sinks say that they hold this replay."""
@@ -151,3 +167,63 @@ def test_a_replay_that_broke_off_loses_nothing_that_still_fails(shop, spark, poi
         shop.replay(spark, FailAt(point, number))
     assert shop.replay(spark).left == 3
     shop.check(spark)
+
+
+class NotFinite(Shop):
+    """A shop whose JSON files have no number for what the lake holds."""
+
+    @classmethod
+    def open(cls, database, folder, table) -> NotFinite:
+        shop = cls.build(database, folder, table, "append")
+        with psycopg.connect(database) as connection:
+            connection.execute("ALTER TABLE orders ADD COLUMN share float8")
+        shop.keep_files_as("json")
+        return shop
+
+    def keep_files_as(self, kind: str) -> None:
+        lines = (self.folder / "orders.yaml").read_text().splitlines()
+        files = f"  - files: {{path: ./files, format: {kind}}}"
+        (self.folder / "orders.yaml").write_text("\n".join(files if "files:" in line else line for line in lines))
+
+    def insert(self, count: int) -> None:
+        super().insert(count)
+        with psycopg.connect(self.database) as connection:
+            connection.execute(
+                "UPDATE orders SET share = CASE WHEN id % 5 = 0 THEN 'Infinity'::float8 ELSE id END WHERE share IS NULL"
+            )
+
+    def ids_in_files(self) -> list[int]:
+        found = []
+        for path in (self.folder / "files").rglob("*.*"):
+            if path.suffix == ".jsonl" and not any(part.startswith(".") for part in path.parts):
+                found += [json.loads(line)["id"] for line in path.read_text().splitlines()]
+            elif path.suffix == ".csv" and not any(part.startswith(".") for part in path.parts):
+                found += [int(line.split(",")[0]) for line in path.read_text().splitlines()[1:]]
+        return sorted(found)
+
+
+def test_what_one_sink_cannot_keep_lands_in_the_others(database, tmp_path, namespace, spark, anywhere):
+    shop = NotFinite.open(database, tmp_path, f"{namespace}.orders")
+    shop.insert(12)
+    result = shop.run(spark)
+    assert result.outcome == "landed", result.error
+    assert result.to_json()["rows"] == {"read": 12, "landed": 10, "rejected": 2}
+    assert [(sink["sink"], sink["rows"]) for sink in result.to_json()["sinks"]] == [("1:files", 10), ("2:iceberg", 12)]
+    assert shop.ids_in_files() == [n for n in range(1, 13) if n % 5]
+    assert shop.in_lake(spark) == shop.expected()
+    kept = spark.sql(f"SELECT sink, row, reason FROM {shop.table}__rejects ORDER BY row").collect()
+    assert [tuple(row) for row in kept] == [
+        ("1:files", f'{{"id": {n}}}', "column share holds inf, for which JSON has no number") for n in (10, 5)
+    ]
+
+
+def test_what_a_sink_set_aside_is_replayed_in_that_sink_alone(database, tmp_path, namespace, spark):
+    shop = NotFinite.open(database, tmp_path, f"{namespace}.orders")
+    shop.insert(12)
+    shop.run(spark)
+    assert PickyShop.replay(shop, spark) == Replayed(tried=2, landed=0, left=2)
+    shop.keep_files_as("csv")
+    assert PickyShop.replay(shop, spark) == Replayed(tried=2, landed=2, left=0)
+    assert shop.ids_in_files() == list(range(1, 13))
+    assert shop.in_lake(spark) == shop.expected()
+    assert PickyShop.replay(shop, spark) == Replayed(tried=0, landed=0, left=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.reject_tray import told_apart
@@ -21,6 +21,7 @@ def cut(rows: list[str], splits: list[int]) -> dict[tuple[int, str], Reject]:
     return found
 
 
+@settings(deadline=None)
 @given(rows=st.lists(st.sampled_from("abc"), max_size=30), data=st.data())
 def test_rows_that_are_alike_are_counted_through_all_splits(rows, data):
     numbers = st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))

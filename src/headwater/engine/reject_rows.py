@@ -13,6 +13,7 @@ from headwater.config.sinks import IcebergSink as IcebergSettings
 from headwater.model.rejects import LABEL, Reject
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.sink import IcebergSink
+from headwater.sinks.setting_aside import row_of
 from headwater.sources.split_rows import ArrowRows
 
 # Besides these there is a column for each part of a reject's place: topic, partition, offset · object, line · row, copy.
@@ -55,6 +56,18 @@ def reject_rows(stream: str, rejects: Sequence[Reject], attempt: Attempt) -> Arr
     ]
     table = pa.Table.from_pylist(rows, schema=schema)
     return ArrowRows(stream, schema, key=("id",), order=(), splits=(_TableSplit(table),))
+
+
+def rows_of_sink_rejects(rejects: Sequence[Reject]) -> ArrowRows:
+    """What a sink set aside, for that sink once more. All of one stream, with the same columns."""
+    table = pa.concat_tables(row_of(reject) for reject in rejects)
+    key, order = (tuple(rejects[0].more[name]) for name in ("key", "order"))
+    return ArrowRows(rejects[0].stream, table.schema, key, order, (_TableSplit(table),))
+
+
+def sink_schema(reject: Reject) -> str:
+    """Rows can land together that have the same columns."""
+    return str(row_of(reject).schema)
 
 
 def _place_field(name: str, value: str | int) -> pa.Field:

@@ -62,6 +62,9 @@ class RejectTray:
             raise too_many(self.limit, found[0])
         return found
 
+    def for_sinks(self) -> SinksAside:
+        return SinksAside(self)
+
     def watching(self, rows: Rows) -> Rows:
         """The same rows; what their splits set aside is found here."""
         if not isinstance(rows, ArrowRows) or not any(isinstance(split, RejectingSplit) for split in rows.splits):
@@ -94,6 +97,16 @@ class _WorkersTray:
         self._count += 1
         if self._count > self._limit:
             raise too_many(self._limit, reject)
+
+
+@dataclass(frozen=True)
+class SinksAside:
+    """What sinks are given. (The tray's own method, sent to a worker, would look for the tray's insides there.)"""
+
+    tray: RejectTray | _WorkersTray
+
+    def __call__(self, part: int, reject: Reject) -> None:
+        self.tray.set_aside(part, reject)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ reject, by its id; to land the same one again changes nothing.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.engine.reject_tray import RejectTray
 from headwater.model.landing import Landing
-from headwater.model.rejects import Reject
+from headwater.model.rejects import BY_SINK, SINK, Reject
 from headwater.model.sink import Attempt, Sink
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Rejects:
         part = hashlib.sha256("".join(sorted(reject.id for reject in rejects)).encode()).hexdigest()[:24]
         own = replace(attempt, window=replace(attempt.window, part=part), progress=lambda _: None)
         landing = self._sink.land(own, reject_rows(stream, rejects, attempt))
-        return replace(landing, window=attempt.window.id)
+        by_sink = Counter(str(reject.place[SINK]) for reject in rejects if SINK in reject.place)
+        return replace(landing, window=attempt.window.id, proof={**landing.proof, BY_SINK: dict(by_sink)})
 
 
 def _by_stream(rejects: Sequence[Reject]) -> dict[str, list[Reject]]:

@@ -10,6 +10,7 @@ from headwater.model.errors import HeadwaterError
 from headwater.model.landing import Landing
 from headwater.model.marks import Json
 from headwater.model.progress import HistoryEntry
+from headwater.model.rejects import BY_SINK
 from headwater.model.rejects import LABEL as REJECTS
 from headwater.model.window import Window
 
@@ -42,6 +43,14 @@ class CycleResult:
         """Rows set aside."""
         return sum(landing.rows for landing in self.landings if landing.sink == REJECTS)
 
+    @property
+    def read(self) -> int:
+        """Rows of the source: what the first sink took, and what was set aside before or by it."""
+        first = next((landing.sink for landing in self.landings if landing.sink != REJECTS), "")
+        by_sink = [landing.proof.get(BY_SINK, {}) for landing in self.landings if landing.sink == REJECTS]
+        later = sum(int(count) for counts in by_sink for sink, count in counts.items() if sink != first)
+        return self.rows + self.rejected - later
+
     def entry(self, who: str, epoch: int, *, why: str) -> HistoryEntry:
         """What the history keeps of a landing."""
         start, end = self.windows[0].start, self.windows[-1].end
@@ -66,7 +75,7 @@ class CycleResult:
             "run": self.run,
             "outcome": self.outcome,
             "window": self._window_json(),
-            "rows": {"read": self.rows + self.rejected, "landed": self.rows, "rejected": self.rejected},
+            "rows": {"read": self.read, "landed": self.rows, "rejected": self.rejected},
             "sinks": self._sinks_json(),
             "seconds": round(self.seconds, 3),
             "recovered": self.recovered,

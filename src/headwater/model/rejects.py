@@ -13,6 +13,9 @@ from headwater.model.marks import Json
 LABEL = "rejects"  # of the sink that keeps them, beside the pipeline's own
 # The part of a place that says: this row has no name of its own; it is that many'th of those alike in its split.
 COPY = "copy"
+# The part that names the sink which had no form for the row; the other sinks hold it.
+SINK = "sink"
+BY_SINK = "by_sink"  # in the proof of their landing: how many each sink set aside; the rest never got as far
 
 
 @dataclass(frozen=True)
@@ -47,3 +50,5 @@ class Reject:
 
 # How a split tells of a reject while it is read; raises TooManyRejects when there are more than the pipeline bears.
 SetAside = Callable[[Reject], None]
+# The same for a sink, with the number of the part of the rows that it works on. Can be sent to a worker.
+SetPartAside = Callable[[int, Reject], None]

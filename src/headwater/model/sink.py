@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headwater.model.faults import Faults
 from headwater.model.landing import Landing
+from headwater.model.rejects import SetPartAside
 from headwater.model.rows import Rows
 from headwater.model.window import Window
 
@@ -28,6 +29,9 @@ class Attempt:
     clear_to_publish: Callable[[], None]
     spark: Callable[[], SparkSession]  # the session starts when a sink first needs it
     progress: Callable[[int], None]  # told how many more rows are written, for people; from any thread
+    set_aside: SetPartAside | None = (
+        None  # for rows that the sink cannot keep exactly; None: they stop the landing (G8)
+    )
 
 
 class Sink(Protocol):

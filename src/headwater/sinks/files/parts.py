@@ -16,6 +16,7 @@ from headwater.sinks.files.formats import ENDINGS, Format, writer_for
 from headwater.sinks.files.places import Place, storage_errors
 from headwater.sinks.files.record import Part
 from headwater.sinks.over_rows import is_small, run_over_rows
+from headwater.sinks.setting_aside import RowsAside
 from headwater.sinks.tally import Tally, counted
 
 
@@ -26,18 +27,18 @@ class PartWriter:
     place: Place
     prefix: str  # makes the names unique where attempts share a folder
     format: Format
+    aside: RowsAside
 
     def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Part:
         """One whole, durable file, named by its number."""
         name = f"{self.prefix}part-{number:05d}.{ENDINGS[self.format]}"
-        rows = 0
+        rows, aside = 0, self.aside.part(number)
         with storage_errors(self.place):
             file = self.place.create(name)
             writer = writer_for(self.format, schema, file)
         for batch in batches:  # errors of the source pass as they are
             with storage_errors(self.place):
-                writer.write(batch)
-            rows += batch.num_rows
+                rows += aside.keep(batch, writer.write)
         with storage_errors(self.place):
             writer.close()
             return Part(name, rows, self.place.finish(file, name))

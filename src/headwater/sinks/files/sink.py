@@ -18,6 +18,7 @@ from headwater.sinks.files.parts import PartWriter, write_parts
 from headwater.sinks.files.places import LocalPlace, ObjectPlace, local_path, storage_errors
 from headwater.sinks.files.record import Record
 from headwater.sinks.files.rename import RenameTarget, overtaken
+from headwater.sinks.setting_aside import RowsAside
 
 
 class Target(Protocol):
@@ -93,7 +94,8 @@ class FilesSink:
     def _attempted(self, attempt: Attempt, rows: Rows, target: Target, place: LocalPlace | ObjectPlace) -> Record:
         shared = not isinstance(target, RenameTarget)
         prefix = f"{attempt.window.id}-{uuid.uuid4().hex[:12]}-" if shared else ""
-        parts = write_parts(PartWriter(place, prefix, self._settings.format), rows, attempt)
+        aside = RowsAside.of(self._label, rows, attempt)
+        parts = write_parts(PartWriter(place, prefix, self._settings.format, aside), rows, attempt)
         record = Record.of(attempt, rows.stream, self._settings.format, parts)
         with storage_errors(target.where(attempt)):
             target.prepare(place, record)

@@ -16,6 +16,7 @@ from headwater.sinks.iceberg.storage import list_files, remove_files
 from headwater.sinks.iceberg.table import LakeTable
 from headwater.sinks.iceberg.writing import WriteOrder, WrittenFile, write_files
 from headwater.sinks.over_rows import run_over_rows
+from headwater.sinks.setting_aside import RowsAside
 from headwater.sinks.tally import Tally
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ class LandingFiles:
     def locations(self) -> list[str]:
         return [file.location for file in self.written or ()]
 
-    def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...], tally: Tally) -> None:
+    def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...], tally: Tally, aside: RowsAside) -> None:
         """Read and write every row. Nothing is left behind when it fails."""
         schema = self._table.schema
         self.spec = self._table.java.spec()
-        order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), self._table.partition(schema), key)
+        partition = self._table.partition(schema)
+        order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), partition, key, aside)
         doing = f"{rows.stream}: writing to {self._table.name}"
         results = run_over_rows(rows, partial(_write_part, order), lambda: spark, doing, tally)
         self.written = tuple(WrittenFile.from_bytes(result) for result in results)
@@ -75,5 +77,5 @@ class LandingFiles:
         remove_files(list_files(self.folder, self.prefix))
 
 
-def _write_part(order: WriteOrder, _number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    return (file.to_bytes() for file in write_files(order, batches))
+def _write_part(order: WriteOrder, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    return (file.to_bytes() for file in write_files(order, number, batches))

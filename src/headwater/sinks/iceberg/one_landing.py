@@ -24,6 +24,7 @@ from headwater.sinks.iceberg.publish import OutcomeUnknown, publish_branch, publ
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.setting_aside import RowsAside
 from headwater.sinks.tally import Tally
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class OneLanding:
                 self._attempt.clear_to_publish()
                 self._table.evolve(evolution)
             key = self._key if self._settings.mode == "merge" else ()
-            self._files.write(self._known.spark, self._rows, key, self._tally)
+            aside = RowsAside.of(self._label, self._rows, self._attempt)
+            self._files.write(self._known.spark, self._rows, key, self._tally, aside)
             self._files.check_keys(self._rows.stream)
             self._table.refresh()
         return self._look()

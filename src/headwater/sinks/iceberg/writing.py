@@ -17,6 +17,7 @@ from headwater.model.secret import masked
 from headwater.sinks.iceberg.conform import conform
 from headwater.sinks.iceberg.partitioning import PartitionColumn, by_partition
 from headwater.sinks.iceberg.storage import prepare_folder, remove_files, resolve
+from headwater.sinks.setting_aside import RowsAside
 
 _ROW_GROUP_BYTES = 64 << 20  # of Arrow data: what a task holds in memory, whatever the size of the window
 _ROW_GROUP_ROWS = 1 << 20
@@ -35,6 +36,7 @@ class WriteOrder:
     schema: pa.Schema
     partition: tuple[PartitionColumn, ...]
     key: tuple[str, ...]  # columns whose NULLs are counted
+    aside: RowsAside
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,20 @@ class WrittenFile:
         return cls(**{**made, "partition": tuple(made["partition"])})
 
 
-def write_files(order: WriteOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
+def write_files(order: WriteOrder, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
     """Write every row, or none: on an error the files of this task are removed before it goes on its way."""
     with _storing(order.folder):
         prepare_folder(order.folder)
-    writers = _Writers(order)
+    writers, aside = _Writers(order), order.aside.part(number)
+
+    def take(batch: pa.RecordBatch) -> None:
+        rows = conform(batch, order.schema, order.stream)
+        with _storing(order.folder):
+            writers.take(rows)
+
     try:
         for batch in batches:
-            rows = conform(batch, order.schema, order.stream)
-            with _storing(order.folder):
-                writers.take(rows)
+            aside.keep(batch, take)
         with _storing(order.folder):
             written = writers.finish()
     except BaseException:
