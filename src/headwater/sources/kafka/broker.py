@@ -20,6 +20,7 @@ Partition = tuple[str, int]  # topic, partition
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers without topic ids answer
 _INTERNAL = "__"
 _AGAIN_SECONDS = 0.05
+_CAUSE_SECONDS = 0.1
 _Asked = Mapping[TopicPartition, Future[Any]]
 _WITHOUT_LEADER = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -173,6 +174,8 @@ class Broker:
             raise self._unreachable(what, error) from error
 
     def _unreachable(self, what: str, error: KafkaException) -> SourceUnreachable:
+        if "_admin" in self.__dict__:
+            self._admin.poll(_CAUSE_SECONDS)  # the cause waits to be fetched
         return unreachable(self.address, what, error.args[0].str(), self._last_error)
 
 
