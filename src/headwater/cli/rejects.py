@@ -109,7 +109,8 @@ def replay(
             confirm(out, "replay")
         done = pipeline.replay(chosen)
     data = {"pipeline": name, "tried": done.tried, "landed": done.landed, "left": done.left}
-    out.value(data, f"{name}: {done.landed:,} rows landed, {done.left:,} of {done.tried:,} rejects are left")
+    rows = "row" if done.landed == 1 else "rows"
+    out.value(data, f"{name}: {done.landed:,} {rows} landed, {done.left:,} of {done.tried:,} rejects are left")
 
 
 def _kept(out: Output, flags: ProjectFlags, name: str, file: Path | None, stream: str | None) -> Sequence[KeptReject]:
