@@ -35,16 +35,17 @@ def main() -> None:
     arguments.add_argument("--messages", type=int, default=5_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--brokers", help="a broker that runs already")
+    arguments.add_argument("--both-readers", action="store_true", help="also `reader: spark`")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.brokers:
-            measure(given.brokers, Path(folder), given.messages, given.rounds)
+            measure(given.brokers, Path(folder), given.messages, given.rounds, both=given.both_readers)
             return
         with running(Kafka(), Path(folder) / "kafka", print) as broker:
-            measure(broker.address["brokers"], Path(folder), given.messages, given.rounds)
+            measure(broker.address["brokers"], Path(folder), given.messages, given.rounds, both=given.both_readers)
 
 
-def measure(brokers: str, folder: Path, count: int, rounds: int) -> None:
+def measure(brokers: str, folder: Path, count: int, rounds: int, *, both: bool) -> None:
     topic = f"bench_{uuid.uuid4().hex[:8]}"
     produce(brokers, topic, count)
     settings = ProjectSettings(
@@ -55,9 +56,10 @@ def measure(brokers: str, folder: Path, count: int, rounds: int) -> None:
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
         ways: dict[str, Callable[[str], None]] = {
             "headwater, arrow": lambda table: headwater(project, brokers, topic, table, "arrow"),
-            "headwater, reader: spark": lambda table: headwater(project, brokers, topic, table, "spark"),
             "bare spark": lambda table: bare(spark, brokers, topic, count, table),
         }
+        if both:
+            ways["headwater, reader: spark"] = lambda table: headwater(project, brokers, topic, table, "spark")
         best: dict[str, float] = {}
         least: dict[str, float] = {}
         for number in range(rounds):
@@ -83,10 +85,11 @@ def cpu_seconds() -> float:
     """Of the driver, its JVM and the workers; the broker is not ours. Says more than time on a busy machine."""
     ours = psutil.Process()
     total = 0.0
-    for process in [ours, *(child for child in ours.children(recursive=True) if "kafka.Kafka" not in child.cmdline())]:
+    for process in [ours, *ours.children(recursive=True)]:
         try:
-            total += sum(process.cpu_times()[:2])
-        except psutil.NoSuchProcess:
+            if "kafka.Kafka" not in process.cmdline():
+                total += sum(process.cpu_times()[:2])
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return total
 

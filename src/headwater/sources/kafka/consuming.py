@@ -15,15 +15,18 @@ from headwater.config.kafka_client import ClientOptions, OptionValue
 from headwater.model.errors import SourceChanged
 from headwater.sources.kafka.broker import unreachable
 
-_AT_ONCE: Final = 10_000
+_AT_ONCE: Final = 2_000
+_TOGETHER: Final = 8_000
 _POLL_SECONDS: Final = 1.0
 
-# Large fetches for throughput; a short wait, because only the end of a log makes a broker wait at all.
+# Measured with messages of 200 bytes: a queue that stays in the processor's cache takes half of the time per message of
+# one that does not, if a full queue is looked at again soon (by default after a second). And a short wait at the broker:
+# only the end of a log makes it wait at all.
 _TUNED: dict[str, OptionValue] = {
-    "fetch.message.max.bytes": 4 << 20,
-    "fetch.max.bytes": 64 << 20,
-    "queued.min.messages": 200_000,
-    "queued.max.messages.kbytes": 64 << 10,
+    "fetch.message.max.bytes": 1 << 20,
+    "queued.max.messages.kbytes": 8 << 10,
+    "queued.min.messages": 50_000,
+    "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 20,
     "fetch.error.backoff.ms": 50,
 }
@@ -70,7 +73,7 @@ def messages(reading: Reading, wanted: OffsetRange) -> Iterator[list[Message]]:
         return
     with _borrowed(reading) as consumer:
         consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.begin)])
-        heard = time.monotonic()
+        heard, waiting = time.monotonic(), list[Message]()
         while True:
             try:
                 batch = consumer.consume(_AT_ONCE, _POLL_SECONDS)
@@ -78,11 +81,15 @@ def messages(reading: Reading, wanted: OffsetRange) -> Iterator[list[Message]]:
                 raise _failure(reading, wanted, error.args[0]) from error
             found, reached = _sorted_out(reading, wanted, batch)
             if found:
-                heard = time.monotonic()
-                yield found
+                waiting += found  # taken in small lists, handed on in large ones: parsing likes many at once
+            if waiting and (reached or len(waiting) >= _TOGETHER or not found):
+                yield waiting
+                waiting = []
             if reached:
                 return
-            if time.monotonic() - heard > reading.timeout_seconds:
+            if found:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > reading.timeout_seconds:
                 raise unreachable(
                     f"kafka at {reading.options.brokers}",
                     f"read {wanted}",
