@@ -70,7 +70,8 @@ def cycle_text(result: CycleResult) -> str:
     window = f"after {result.windows[0].start or 'the beginning'} up to {result.windows[-1].end}"
     recovered = ", with what an earlier run began" if result.recovered else ""
     more = "; there is more" if result.more else ""
-    return f"{result.pipeline}: landed {result.rows:,} {'row' if result.rows == 1 else 'rows'} {window} in {result.seconds:.1f} s{recovered}{more}"
+    aside = f", set {result.rejected:,} aside," if result.rejected else ""
+    return f"{result.pipeline}: landed {result.rows:,} {'row' if result.rows == 1 else 'rows'}{aside} {window} in {result.seconds:.1f} s{recovered}{more}"
 
 
 def cycle_json(result: CycleResult) -> dict[str, Json]:
