@@ -35,7 +35,7 @@ MISTAKES = {
     "true for a number": ("cursor: seq", "cursor: seq\n    splits: true", "content.yaml:7:13", "a whole number, found 'true'"),
     "too small": ("cursor: seq", "cursor: seq\n    max_rows: 0", "content.yaml:7:15", "a number above 0, found '0'"),
     "an unknown setting": ("cursor: seq", "cursr: seq", "content.yaml:6:5  source.sql.cursr", "did you mean 'cursor'?"),
-    "a setting of elsewhere": ("pipeline: content", "pipeline: content\nmax_rows: 5", "content.yaml:2:1", "it belongs at source.sql.max_rows"),
+    "a setting of elsewhere": ("pipeline: content", "pipeline: content\nmax_rows: 5", "content.yaml:2:1", "it belongs at source.sql.max_rows or source.kafka.max_rows"),
     "nothing like it": ("pipeline: content", "pipeline: content\nzzz: 5", "content.yaml:2:1", "known here: pipeline, every"),
     "unknown in an inner place": ("cursor: seq", "cursor: seq\n    jdbc: {jarr: x}", "content.yaml:7:12  source.sql.jdbc.jarr", "did you mean 'jar'?"),
     "an unknown source": ("  sql:", "  sqll:", "content.yaml:3:3  source.sqll", "unknown kind of source; did you mean 'sql'?"),

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from headwater.config.expected import Path, Spot, closest, describe, did_you_mean, homes, literals, spot_at
-from headwater.config.frozen import Settings
+from headwater.config.frozen import Settings, one_of
 from headwater.config.yaml_text import Document
 from headwater.model.errors import SettingsError, SettingsProblem
 from headwater.model.secret import masked
@@ -131,10 +131,10 @@ def _as_mapping(spot: Spot, written: str | None) -> str:
 def _unknown(path: Path, model: type[Settings]) -> str:
     owner = spot_at(model, path[:-1]).model or model
     name, known = str(path[-1]), list(owner.model_fields)
+    if places := homes(model, name):  # before what is only spelt alike here
+        return f"unknown {owner.called}; it belongs at {one_of(places)}"
     if hint := did_you_mean(name, known):
         return f"unknown {owner.called}{hint}"
-    if places := homes(model, name):
-        return f"unknown {owner.called}; it belongs at {places[0]}"
     return f"unknown {owner.called}; known here: {', '.join(known)}"
 
 
