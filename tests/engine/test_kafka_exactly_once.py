@@ -88,7 +88,7 @@ def test_a_gap_left_by_retention_stops_the_pipeline_until_somebody_decides(load,
     result = load.run()
     assert result.error.code == "source-changed"
     assert "10" in result.error.message  # offsets 10 to 19 of each partition are gone
-    assert "--skip-gap" in result.error.hint
+    assert "headwater rewind load --skip-gap" in result.error.hint
     assert result.error.retry == "operator"
     with Project(load_project(load.folder), load.folder, spark=load.spark) as project:
         pipeline = project.pipelines([load.folder / "load.yaml"])[0]

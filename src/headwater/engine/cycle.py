@@ -167,6 +167,8 @@ class _Cycle:
             self._log("failure not recorded", reason=second.message)
 
     def failed(self, error: HeadwaterError) -> CycleResult:
+        # Sources and sinks do not know for whom they work; the command that a hint names should be ready to copy.
+        error.hint = error.hint.replace("headwater rewind NAME", f"headwater rewind {self._parts.name}")
         self._log("failed", code=error.code, message=error.message)
         return replace(self._done(), outcome="failed", error=error)
 
