@@ -56,7 +56,7 @@ def bench(request, tmp_path):
 @pytest.fixture
 def keyed(bench):
     bench.execute("CREATE TABLE t (id int, kind varchar(9), seq int NOT NULL, n numeric(6,2), PRIMARY KEY (kind, id))")
-    values = ", ".join(f"({n}, 'it''s', {n}, {bench.bad if n % 2 else n})" for n in range(1, 11))
+    values = ", ".join(f"({n}, 'it''s\\ 😀', {n}, {bench.bad if n % 2 else n})" for n in range(1, 11))
     bench.execute(f"INSERT INTO t VALUES {values}")
     return bench
 
