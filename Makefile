@@ -33,7 +33,7 @@ check: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	$(PYTEST) -n 2 --dist worksteal -m "not spark and not soak" -q
+	$(PYTEST) -n 2 --dist worksteal -m "not spark and not servers and not soak" -q
 
 soak: java .venv/installed servers
 	$(PYTEST) -m soak -q

@@ -14,10 +14,30 @@ import pytest
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
 from headwater.engine.session import start_session
 from headwater.services.jars import ensure_jars
-from tests.stack import bucket, connect, kafka, postgres_url, pytest_sessionfinish, pytest_sessionstart, s3, stack
+from tests.stack import (
+    bucket,
+    connect,
+    kafka,
+    postgres_url,
+    pytest_collection_modifyitems,
+    pytest_sessionfinish,
+    pytest_sessionstart,
+    s3,
+    stack,
+)
 
 # Found here by pytest.
-__all__ = ["bucket", "connect", "kafka", "postgres_url", "pytest_sessionfinish", "pytest_sessionstart", "s3", "stack"]
+__all__ = [
+    "bucket",
+    "connect",
+    "kafka",
+    "postgres_url",
+    "pytest_collection_modifyitems",
+    "pytest_sessionfinish",
+    "pytest_sessionstart",
+    "s3",
+    "stack",
+]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

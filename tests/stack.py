@@ -45,6 +45,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         _end(_base(session.config) / _FOLDER)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a server that takes seconds to start is no fast test."""
+    for item in items:
+        if {"kafka", "connect", "s3", "bucket"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.servers)
+
+
 def _is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 

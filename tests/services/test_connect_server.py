@@ -7,10 +7,13 @@ import urllib.request
 import uuid
 
 import psycopg
+import pytest
 from confluent_kafka import Consumer
 
 from tests.conftest import wait_until
 from tests.stack import KafkaForTests
+
+pytestmark = pytest.mark.servers
 
 
 def ask(url: str, method: str = "GET", body: object = None):

@@ -11,6 +11,8 @@ from headwater.services.kafka_server import Kafka
 from headwater.services.service import running
 from tests.stack import KafkaForTests, kafka_at
 
+pytestmark = pytest.mark.servers
+
 
 def produce(brokers: str, topic: str, count: int, **security: str) -> None:
     producer = Producer({"bootstrap.servers": brokers, "message.timeout.ms": 15_000, "log_level": 0, **security})

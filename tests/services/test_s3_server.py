@@ -9,6 +9,8 @@ from headwater.services.s3_server import S3, client
 from headwater.services.service import running
 from tests.stack import S3ForTests
 
+pytestmark = pytest.mark.servers
+
 
 def test_a_bucket_is_the_tests_own_and_keeps_objects(s3: S3ForTests, bucket: str):
     with s3.files.open_output_stream(f"{bucket}/a/b") as stream:

@@ -12,6 +12,8 @@ from headwater.services.postgres_server import Postgres
 from headwater.services.s3_server import S3
 from headwater.services.service import Service
 
+pytestmark = pytest.mark.servers
+
 
 def test_a_port_that_is_taken_is_named_before_anything_starts(tmp_path):
     with socket.socket() as other:

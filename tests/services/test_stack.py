@@ -16,7 +16,10 @@ from headwater.services.s3_server import client
 from headwater.services.stack import Stack
 from tests.cli.conftest import Headwater
 
-pytestmark = pytest.mark.timeout(900)  # on a machine with Go, the first `stack up s3` ever builds the server
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.timeout(900),
+]  # on a machine with Go, the first `stack up s3` ever builds the server
 
 
 @pytest.fixture

@@ -234,7 +234,7 @@ def test_a_rejected_row_costs_nothing_to_those_around_it(database, connection, e
     """Several chunks, bad rows at their edges: every other row arrives once, as it is."""
     connection.execute("""
         CREATE TABLE t (id int PRIMARY KEY, price numeric(8,2), at timestamp, note text);
-        INSERT INTO t SELECT n, CASE WHEN n % 10007 = 0 THEN 'NaN' ELSE n % 1000 END,
+        INSERT INTO t SELECT n, CASE WHEN n % 10007 = 0 THEN 'NaN' ELSE (n % 1000)::numeric END,
             CASE WHEN n % 9001 = 0 THEN 'infinity' ELSE timestamp '2026-01-01' + n * interval '1 s' END, repeat('x', 60)
         FROM generate_series(1, 100000) n""")
     poller = Poller(database, table="t", cursor="id", splits=3)

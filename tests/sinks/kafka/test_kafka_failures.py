@@ -74,6 +74,7 @@ def test_brokers_that_nobody_answers_for_are_unreachable(kafka):
     assert "brokers:" in caught.value.hint
 
 
+@pytest.mark.servers
 def test_a_broker_that_goes_away_is_waited_for_and_then_the_window_lands_once(tmp_path: Path):
     with running(Kafka(), tmp_path) as broker:
         kafka = kafka_at(broker.address["brokers"])

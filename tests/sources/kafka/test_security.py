@@ -12,6 +12,8 @@ from headwater.services.service import running
 from tests.sources.kafka.polling import Poller, send
 from tests.stack import kafka_at
 
+pytestmark = pytest.mark.servers
+
 
 def test_passwords_and_certificates_open_the_broker_and_wrong_ones_are_told_without_them(tmp_path: Path):
     users = {"alice": "alices-secret"}

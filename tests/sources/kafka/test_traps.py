@@ -216,6 +216,7 @@ def test_offsets_that_compaction_removed_are_neither_waited_for_nor_counted(kafk
     assert poller.offsets() == {topic: {0: 21}}
 
 
+@pytest.mark.servers
 def test_a_broker_that_restarts_in_the_middle_of_a_read_costs_time_and_no_message(tmp_path: Path):
     with running(Kafka(), tmp_path) as broker:
         kafka = kafka_at(broker.address["brokers"])

@@ -132,7 +132,8 @@ def _shortest(value: float, kind: str) -> tuple[str, int]:
 
 def _between(text: str, number: Any) -> bool:
     exact, kind = Fraction(text), type(number)
+    with np.errstate(over="ignore"):  # behind the largest number comes infinity
+        neighbours = (np.nextafter(number, kind(np.inf)), np.nextafter(number, kind(-np.inf)))
     return any(
-        np.isfinite(next_) and exact == (Fraction(float(number)) + Fraction(float(next_))) / 2
-        for next_ in (np.nextafter(number, kind(np.inf)), np.nextafter(number, kind(-np.inf)))
+        np.isfinite(next_) and exact == (Fraction(float(number)) + Fraction(float(next_))) / 2 for next_ in neighbours
     )
