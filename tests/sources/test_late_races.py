@@ -96,4 +96,4 @@ def test_nothing_is_lost_or_doubled_while_writers_race():
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_nothing_is_lost_or_doubled_in_a_long_race():
-    race(300, {"cursor": "id"}, {"cursor": "at"}, {"cursor": "id", "late": "scan"}, {"cursor": "id", "max_rows": 7})
+    race(300, {"cursor": "id"}, {"cursor": "at"}, {"cursor": "id", "late": "scan"}, {"cursor": "id", "max_rows": 70})
