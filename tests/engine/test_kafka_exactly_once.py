@@ -141,3 +141,16 @@ sinks: [{{iceberg: {{table: {namespace}.content}}}}]
         assert to_lake.run_once().rows == 1
     rows = spark.sql(f"SELECT seq, state FROM {namespace}.content").collect()
     assert sorted((row.seq, row.state) for row in rows) == [*((n, f"state {n}") for n in range(1, 501)), (501, "late")]
+
+
+def test_a_topic_that_its_first_producer_will_make_is_waited_for(kafka, tmp_path, namespace, spark):
+    """Two pipelines begin together, and the second one's topic is made by the first."""
+    load = KafkaLoad(kafka.brokers, f"later_{tmp_path.name}", tmp_path, f"{namespace}.load", spark)
+    load.write_pipeline(1_000)
+    result = load.run()
+    assert "no topic later_" in result.error.message
+    assert result.error.retry == "later"
+    kafka.create(load.topic, partitions=2)
+    load.produce(10, 2)
+    load.run_until_nothing_is_new()
+    assert sorted(n for _, _, n in load.landed()) == list(range(10))

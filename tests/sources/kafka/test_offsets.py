@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions
 
 from headwater.api import open_source
 from headwater.config.kafka_client import KafkaClient, client_options
-from headwater.model.errors import InputError, SettingsError, SourceUnreachable, UnknownName
+from headwater.model.errors import InputError, SettingsError, SourceUnreachable
 from headwater.sources.kafka.consuming import OffsetRange, Reading, messages
 from headwater.sources.kafka.planning import fair_shares
 from tests.sources.kafka.polling import Poller, numbers, send, texts
@@ -241,7 +241,7 @@ def test_splits_are_exactly_the_window(kafka: KafkaForTests):
 
 def test_an_unknown_topic_is_told_with_those_that_are_there(kafka: KafkaForTests):
     known = kafka.topic()
-    with pytest.raises(UnknownName, match="no topic nowhere_at_all") as told:
+    with pytest.raises(SourceUnreachable, match="no topic nowhere_at_all") as told:
         Poller(kafka.brokers, "nowhere_at_all").look()
     assert "there are" in told.value.hint
     assert known

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headwater.config.kafka_client import client_options
 from headwater.config.kafka_source import KafkaSource, parse_moment
-from headwater.model.errors import InputError, SourceChanged, UnknownName
+from headwater.model.errors import InputError, SourceChanged, SourceUnreachable
 from headwater.model.marks import Mark, OffsetsMark
 from headwater.model.rejects import Reject
 from headwater.model.rows import Rows
@@ -170,12 +170,13 @@ class ReadTopics:
             raise self._unknown(missing or list(written))
         return topics
 
-    def _unknown(self, names: Sequence[str]) -> UnknownName:
+    def _unknown(self, names: Sequence[str]) -> SourceUnreachable:
+        """Not an error of the settings alone: a topic may be made by its first producer, so looking again makes sense."""
         there = self._broker.names()
         shown = f"there are {', '.join(there[:10])}{', …' if len(there) > 10 else ''}" if there else "there are none"  # noqa: PLR2004
-        return UnknownName(
+        return SourceUnreachable(
             f"{self.address}: no topic {' or '.join(names)} that we may see",
-            hint=f"{shown}; create it, or grant the right to describe it",
+            hint=f"{shown}; create it, or grant the right to describe it; a running pipeline looks again",
         )
 
     def _checked(self, mark: OffsetsMark, topics: Mapping[str, Topic]) -> Mapping[str, Topic]:
