@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.kafka_source import KafkaSource
+from headwater.config.objects_source import ObjectsSource
 from headwater.config.schedule import parse_every
 from headwater.config.sinks import SinkSettings, check_table_name
 from headwater.config.sql_source import SqlSource
@@ -24,6 +25,8 @@ class SourceSettings(OneKind):
     """Poll tables of a SQL database by a column that grows."""
     kafka: KafkaSource | None = None
     """Read topics of a Kafka cluster by their offsets."""
+    objects: ObjectsSource | None = None
+    """Watch a bucket or a folder, and read objects that are new or were changed."""
 
 
 class PythonTransform(Settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from headwater.config.frozen import SecretText, Settings
+from headwater.config.s3 import S3Settings
 
 
 class LakeSettings(Settings):
@@ -38,6 +39,8 @@ class ProjectSettings(Settings):
     """Where Iceberg tables live."""
     spark: SparkSettings = SparkSettings()
     """The Spark session."""
+    s3: S3Settings = S3Settings()
+    """How S3 is reached, by sources that do not say it themselves."""
 
     @property
     def progress_levels(self) -> list[SecretText]:

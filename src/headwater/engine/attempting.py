@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from headwater.engine.lease import HeldLease
 from headwater.engine.parts import Parts
 from headwater.model.sink import Attempt
+from headwater.model.source import Postpones
 from headwater.model.window import Window
 
 
@@ -22,7 +24,9 @@ def attempt_at(parts: Parts, lease: HeldLease, run: str, window: Window) -> Atte
         spark=parts.spark,
         progress=lambda count: parts.log.rows(parts.name, count),
     )
-    parts.rejects.begin(attempt)
+    source = parts.source
+    postpone = partial(source.postpone, window, lease=lease.lease) if isinstance(source, Postpones) else None
+    parts.rejects.begin(attempt, postpone)
 
     def clear_to_publish() -> None:
         parts.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them

@@ -17,7 +17,7 @@ from headwater.model.progress import HistoryEntry, Intent, Progress
 from headwater.model.rows import Rows
 from headwater.model.secret import masked
 from headwater.model.sink import Attempt, Sink
-from headwater.model.source import Acknowledges, Plan
+from headwater.model.source import Acknowledges, Plan, Stages
 
 
 def run_cycle(parts: Parts) -> CycleResult:
@@ -58,7 +58,7 @@ class _Cycle:
                 self._log("recovering", window=progress.intent.window, begun=progress.intent.begun_at)
                 progress = self._finish(lease, progress, progress.intent)
                 self._result = replace(self._result, recovered=True)
-            plan = parts.source.plan(progress.mark)
+            plan = self._plan(lease, progress)
             self._result = replace(self._result, warnings=plan.warnings, more=plan.more)
             for warning in plan.warnings:
                 self._log("warning", message=warning)
@@ -73,6 +73,10 @@ class _Cycle:
             self._remember_failure(lease, error)
             raise
         return self._done()
+
+    def _plan(self, lease: HeldLease, progress: Progress) -> Plan:
+        source = self._parts.source
+        return source.stage(progress.mark, lease.lease) if isinstance(source, Stages) else source.plan(progress.mark)
 
     def _finish(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
         """Land the intent's window wherever it has not landed, then move the mark. The same for a first try and a recovery."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,10 @@ from headwater.model.rejects import BY_SINK, SINK, Reject
 from headwater.model.sink import Attempt, Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
+
+
+Postpone = Callable[[Sequence[Reject]], None]
 
 
 class Rejects:
@@ -30,20 +31,32 @@ class Rejects:
         self.table, self.tray = table, RejectTray(limit, spark)
         self._sink: Sink | None = None
         self._attempt: Attempt | None = None
+        self._postpone: Postpone | None = None
+        self._postponed: frozenset[str] = frozenset()
         self._landed: dict[str, tuple[frozenset[str], Landing]] = {}  # by stream
 
-    def begin(self, attempt: Attempt) -> None:
-        """A new window, or another try at one."""
-        self._attempt = attempt
+    def begin(self, attempt: Attempt, postpone: Postpone | None = None) -> None:
+        """A new window, or another try at one. Parts of it that bring no row at all are told to `postpone`."""
+        self._attempt, self._postpone = attempt, postpone
+        self._postponed = frozenset()
         self.tray.begin(attempt.window.id)
         self._landed.clear()
 
     def settle(self) -> None:
         """Land what has been set aside so far. Called before anything of the window is published."""
-        for stream, found in _by_stream(self.tray.found()).items():
+        everything = self.tray.found()
+        for stream, found in _by_stream([reject for reject in everything if not reject.again]).items():
             ids = frozenset(reject.id for reject in found)
             if stream not in self._landed or self._landed[stream][0] != ids:
                 self._landed[stream] = (ids, self._land(stream, found))
+        # Afterwards: a part that is postponed is not read again by a retry, and its reject would be missed.
+        self._settle_parts([reject for reject in everything if reject.part])
+
+    def _settle_parts(self, parts: Sequence[Reject]) -> None:
+        names = frozenset(reject.part for reject in parts)
+        if names != self._postponed and self._postpone:
+            self._postpone(parts)
+            self._postponed = names
 
     def landings(self) -> Sequence[Landing]:
         """Of the window so far, one per stream that had rejects."""

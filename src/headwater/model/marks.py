@@ -221,8 +221,56 @@ class OffsetsMark(Mark):
 
 def _offset(value: Json) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"an offset is a whole number from 0, not {value!r}")
+        raise ValueError(f"an offset or a generation is a whole number from 0, not {value!r}")
     return value
+
+
+@dataclass(frozen=True)
+class ObjectsMark(Mark):
+    """The generation of the bookmark ledger that has been read; the bookmarks themselves are in the progress store."""
+
+    kind: ClassVar[str] = "objects"
+
+    generation: int
+    count: int = 0  # objects with a bookmark up to here
+    turn: int = 0  # grows with every rewind: the same generations, read again, are another window
+    columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # found in objects: when, and type
+    feed: Json = None  # how far the feed of events has been read, in its own words
+
+    def join(self, other: ObjectsMark) -> ObjectsMark:
+        return max(self, other, key=ObjectsMark._preference)
+
+    def covers(self, other: ObjectsMark) -> bool:
+        return (self.turn, self.generation) >= (other.turn, other.generation)
+
+    def _preference(self) -> tuple[int, int, str]:
+        return self.turn, self.generation, json.dumps(self.to_json(), sort_keys=True)
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {
+            "kind": self.kind,
+            "version": 1,
+            "generation": self.generation,
+            "count": self.count,
+            "turn": self.turn,
+        }
+        if self.columns:
+            data["columns"] = {name: list(found) for name, found in self.columns.items()}
+        if self.feed is not None:
+            data["feed"] = self.feed
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> ObjectsMark:
+        columns = {name: (int(number), str(kind)) for name, (number, kind) in data.get("columns", {}).items()}
+        generation, count, turn = (_offset(data[name]) for name in ("generation", "count", "turn"))
+        return cls(generation, count, turn, columns, data.get("feed"))
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.to_json(), sort_keys=True))
+
+    def __str__(self) -> str:
+        return f"generation {self.generation} ({self.count:,} objects)"
 
 
 @dataclass(frozen=True)
@@ -262,8 +310,8 @@ class StreamsMark(Mark):
         return "; ".join(f"{name}: {mark}" for name, mark in sorted(self.streams.items())) or "no stream yet"
 
 
-_KINDS: Mapping[str, type[ColumnMark | OffsetsMark | StreamsMark]] = {
-    kind.kind: kind for kind in (ColumnMark, OffsetsMark, StreamsMark)
+_KINDS: Mapping[str, type[ColumnMark | OffsetsMark | ObjectsMark | StreamsMark]] = {
+    kind.kind: kind for kind in (ColumnMark, OffsetsMark, ObjectsMark, StreamsMark)
 }
 
 

@@ -27,6 +27,8 @@ class Reject:
     reason: str
     payload: bytes  # as the source gave it
     more: Mapping[str, Json] = field(default_factory=dict)  # what else a replay needs: key, headers, timestamp
+    part: str = ""  # the part of the window (an object's key) that brings no row at all, for this reason
+    again: bool = False  # the source brings that part again by itself, in a later window: not kept as a reject
 
     @property
     def id(self) -> str:
@@ -41,6 +43,8 @@ class Reject:
             "reason": self.reason,
             "payload": base64.b64encode(self.payload).decode(),
             "more": dict(self.more),
+            "part": self.part,
+            "again": self.again,
         }
 
     @classmethod

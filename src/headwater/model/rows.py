@@ -65,3 +65,19 @@ class SplitRows(Rows, Protocol):
 
     @property
     def splits(self) -> tuple[Split, ...]: ...
+
+
+@runtime_checkable
+class ReplacingRows(Rows, Protocol):
+    """Rows that come in parts, objects, of which a newer version stands for all rows of the older one."""
+
+    @property
+    def part_column(self) -> str:
+        """The column that names the part a row came from; empty: the rows have none."""
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """Values of that column whose earlier rows, if the sink has any, these rows replace.
+
+        A part that is gone, or has no rows any more, is among them and brings none.
+        """

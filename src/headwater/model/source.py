@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from headwater.model.marks import Mark
+from headwater.model.progress import Lease
 from headwater.model.rejects import Reject
 from headwater.model.rows import Rows
 from headwater.model.window import Window
@@ -98,4 +99,23 @@ class Replays(Protocol):
 
         Those that still cannot be kept are set aside again, as in `read`. What the source no longer has is left out,
         and so is a row whose cursor moved: a window brings it, or has brought it, by itself.
+        """
+
+
+@runtime_checkable
+class Stages(Protocol):
+    """A source whose windows are written down before they are read, in a ledger beside the mark."""
+
+    def stage(self, mark: Mark | None, lease: Lease) -> Plan:
+        """As `plan`, which only looks; this one writes what is new into the ledger, under the lease (G4)."""
+
+
+@runtime_checkable
+class Postpones(Protocol):
+    """A source that goes on without parts of a window, and brings them later."""
+
+    def postpone(self, window: Window, parts: Sequence[Reject], lease: Lease) -> None:
+        """These parts bring no row to this window, in no sink and no later try at it.
+
+        Called before anything of the window is published, so that a crash cannot make them pass for landed.
         """

@@ -27,6 +27,8 @@ class ArrowRows:
     key: tuple[str, ...]
     order: tuple[str, ...]
     splits: tuple[Split, ...]
+    part_column: str = ""  # the column that names the part of the source (the object) which a row came from
+    earlier: tuple[str, ...] = ()  # its values whose earlier rows these replace, or remove
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """Lazily, one partition per split, through a Python data source."""

@@ -1,0 +1,148 @@
+"""Settings of the `objects` source."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headwater.config.ddl import parse_ddl
+from headwater.config.frozen import Duration, OneKind, Settings
+from headwater.config.kafka_client import KafkaClient
+from headwater.config.s3 import S3Settings
+
+ObjectMetadata = Literal["url", "etag", "modified", "row"]
+SCHEMES = ("s3", "file", "gs", "az")
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
+_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+# `schema` is what users call it; pydantic keeps a deprecated method of that name.
+warnings.filterwarnings("ignore", message='Field name "schema"')
+
+
+class CsvSettings(Settings):
+    """How texts in columns are written."""
+
+    header: bool = True
+    """Whether the first line names the columns."""
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """Between two values."""
+    quote: str = Field(default='"', min_length=1, max_length=1)
+    """Around a value that holds a delimiter or a line break; doubled within it."""
+    escape: str | None = Field(default=None, min_length=1, max_length=1)
+    """Before a character that is meant as it is."""
+    null: list[str] = [""]
+    """What stands for NULL where it is not quoted."""
+
+
+class EventTopic(KafkaClient):
+    """A topic of notifications."""
+
+    topic: str
+    """Its name."""
+
+
+class EventFeed(OneKind):
+    """Where the store tells of new objects: S3's notifications in their JSON form."""
+
+    kafka: EventTopic | None = None
+    """A topic that the store writes them to."""
+    folder: str | None = None
+    """A folder or url with a file per notification, or a line for each."""
+
+
+class ObjectsSource(Settings):
+    """Watch a bucket or a folder, and read objects that are new or were changed."""
+
+    url: str = Field(examples=["s3://bucket/prefix/"])
+    """`s3://bucket/prefix/`, `file:///folder/`, `gs://bucket/prefix/`, `az://container/prefix/`. A path without a scheme is a folder beside the pipeline file."""
+    pattern: str = Field(default="**", examples=["**/*.jsonl"])
+    """Which objects, by their key below `url`: `*` and `?` stay within a folder, `**` crosses them, `{a,b}` is either."""
+    ignore: list[str] = ["**/_*", "**/.*"]
+    """Patterns of objects that are never read. By default what writers keep beside their data."""
+    recursive: bool = True
+    """Look into folders below `url`."""
+    min_age: Duration = Field(default="0s", validate_default=True)
+    """Leave objects alone that were changed more recently: they may still be being written."""
+    format: Literal["json", "csv", "parquet", "avro", "text", "binary"] = "json"
+    """json: an object a line, or documents. text: a row per line, `value`. binary: a row per object, `value`."""
+    json_as: Literal["auto", "lines", "document"] = "auto"
+    """For json: an object on each line, or one document: an object, or an array of them. auto looks at each object's beginning."""
+    csv: CsvSettings = CsvSettings()
+    """For csv: how it is written."""
+    compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
+    """auto: by the key's ending, .gz or .zst."""
+    schema: str | None = Field(default=None, examples=["id bigint, amount decimal(12,2), at timestamp"])  # type: ignore[assignment]
+    """For json and csv: the columns as Spark's DDL; fields that it does not name are left out. Without it the columns are found in the objects of each window, and kept."""
+    metadata: list[ObjectMetadata] | dict[ObjectMetadata, str] = ["url"]
+    """What becomes a column beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping gives names: `{url: source_file}`. `[]`: none."""
+    max_objects: int = Field(default=100_000, gt=0)
+    """Objects per window."""
+    max_bytes: int = Field(default=4_000_000_000, gt=0, examples=["1GB"])
+    """Bytes per window, as the objects are stored; one larger object is a window of its own. `500MB`, `4GB`."""
+    split_bytes: int = Field(default=32_000_000, gt=0, examples=["64MB"])
+    """About how much one task reads: small objects share a task, large ones that can be cut are."""
+    order: Literal["any", "lexical"] = "any"
+    """lexical: new objects always have greater keys than all before (dates in their names), so only the end is listed. Changes of older objects are not seen."""
+    deleted: Literal["ignore", "remove_rows"] = "ignore"
+    """Objects that are gone: leave their rows, or remove them (for sinks with `mode: replace_object`)."""
+    tries: int = Field(default=5, gt=0)
+    """How often an object that cannot be read is tried before it is set aside."""
+    retry_after: Duration = Field(default="30s", validate_default=True)
+    """The wait before the second try; it doubles with every further one."""
+    feed: EventFeed | None = None
+    """Notifications to act on between listings."""
+    listing_every: Duration = Field(default="1h", validate_default=True)
+    """With `feed`: how often everything is listed all the same, for notifications that were lost."""
+    stream: str | None = None
+    """The stream's name; by default the last part of `url`."""
+    s3: S3Settings | None = None
+    """For s3://; by default that of headwater.yaml, and AWS's own variables."""
+    storage_options: dict[str, str] = {}
+    """For gs:// and az://: options of the object store's client, as obstore spells them."""
+
+    @property
+    def metadata_columns(self) -> dict[ObjectMetadata, str]:
+        """What is shown of an object → the column's name."""
+        if isinstance(self.metadata, dict):
+            return dict(self.metadata)
+        return {name: f"object_{name}" for name in self.metadata}
+
+    @field_validator("max_bytes", "split_bytes", mode="before")
+    @classmethod
+    def _size(cls, value: object) -> object:
+        found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        return int(float(found[1]) * _SIZES[(found[2] or "B").upper()]) if found else value
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        scheme, separator, rest = url.partition("://")
+        if separator and scheme not in SCHEMES:
+            raise ValueError(f"{scheme}:// is no object store that can be read; write s3://, file:///, gs:// or az://")
+        if separator and scheme == "file" and not rest.startswith("/"):
+            raise ValueError("a file url has three slashes: file:///folder/")
+        if separator and scheme != "file" and not rest.partition("/")[0]:
+            raise ValueError(f"{url!r} names no bucket; write {scheme}://bucket/prefix/")
+        return url
+
+    @field_validator("schema")
+    @classmethod
+    def _is_ddl(cls, ddl: str | None) -> str | None:
+        if ddl is not None:
+            parse_ddl(ddl)
+        return ddl
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ObjectsSource:
+        if self.schema is not None and self.format not in ("json", "csv"):
+            raise ValueError(f"schema is for json and csv; {self.format} brings its own columns")
+        names = [name.lower() for name in self.metadata_columns.values()]
+        if len(set(names)) != len(names) or "" in names:
+            raise ValueError("metadata: every column needs a name of its own")
+        if self.order == "lexical" and self.deleted == "remove_rows":
+            raise ValueError("order: lexical lists only new keys, so it never sees that an object is gone")
+        return self

@@ -1,0 +1,103 @@
+"""The ledger of objects: one bookmark per object, and how a source and a progress store speak about them.
+
+Every bookmark carries the generation in which it was staged. The mark is a generation too: what is at or below it has
+landed (or has failed, and says so), what is above it waits to be read. So staging is one write per object, and to move
+the mark is to land all objects of a window at once. A rewind needs no write here: what is above the mark waits again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from headwater.model.progress import Lease
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# read: to be read, or read. gone: the object is no longer there; its rows may be removed. failed: could not be read,
+# and is tried again at `retry_at`. aside: failed too often; stays so until the object changes or somebody asks.
+State = Literal["read", "gone", "failed", "aside"]
+
+
+@dataclass(frozen=True)
+class ObjectBookmark:
+    """What the ledger holds of one object."""
+
+    key: str  # within the source's url: the object's whole key in its bucket, or its path below the folder
+    etag: str
+    size: int  # in bytes
+    modified: dt.datetime
+    generation: int
+    state: State = "read"
+    earlier: bool = False  # rows of an earlier version of it have landed
+    tries: int = 0  # that failed, of this version
+    reason: str = ""  # why it failed
+    retry_at: dt.datetime | None = None
+    run: str = ""  # that staged it
+
+
+@dataclass(frozen=True)
+class Block:
+    """A range of keys whose listing had this digest when all of it was in the ledger: an equal one need not be compared."""
+
+    first: str  # the least key; the range ends where the next block begins
+    digest: bytes
+    objects: int
+
+
+class Ledger(Protocol):
+    """The bookmarks of one pipeline, ordered by the bytes of their keys.
+
+    Batches of bookmarks are Arrow, with the columns of `BOOKMARK_COLUMNS`. What writes is fenced by the lease, in the
+    same transaction: raises LeaseLost, and nothing is written (G4).
+    """
+
+    def newest(self) -> int:
+        """The greatest generation that was ever staged; 0: none."""
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks, in the order of their keys, as a stream."""
+
+    def between(self, first: str, end: str | None) -> pa.Table:
+        """The bookmarks from the key `first` up to, not including, `end`."""
+
+    def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block], replaced: Sequence[str]) -> None:
+        """Write bookmarks over whatever was there, and blocks, in place of those that begin at `replaced` keys. Durable."""
+
+    def window(self, after: int, up_to: int) -> Iterator[pa.Table]:
+        """The bookmarks of these generations in state read or gone, in the order of their keys, page by page."""
+
+    def due(self, moment: dt.datetime, limit: int) -> pa.Table:
+        """Failed bookmarks whose time has come."""
+
+    def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
+        """Note state, reason, tries and retry_at of these; the rest of them stays."""
+
+    def last_key(self) -> str | None:
+        """The greatest key of all bookmarks."""
+
+
+@runtime_checkable
+class KeepsLedgers(Protocol):
+    """A progress store that keeps bookmarks too."""
+
+    def ledger(self, pipeline: str) -> Ledger: ...
+
+
+# Columns of a batch of bookmarks, and their Arrow types by name (Arrow itself is not imported for an idle poll).
+BOOKMARK_COLUMNS = {
+    "key": "string",
+    "etag": "string",
+    "size": "int64",
+    "modified": "int64",  # microseconds since 1970, UTC
+    "generation": "int64",
+    "state": "string",
+    "earlier": "bool",
+    "tries": "int32",
+    "reason": "string",
+    "retry_at": "int64",  # as `modified`; NULL: never
+    "run": "string",
+}
