@@ -75,8 +75,8 @@ class _Cycle:
         return self._done()
 
     def _plan(self, lease: HeldLease, progress: Progress) -> Plan:
-        source = self._parts.source
-        return source.stage(progress.mark, lease.lease) if isinstance(source, Stages) else source.plan(progress.mark)
+        source, mark = self._parts.source, progress.mark
+        return source.stage(mark, lease.lease, self._run) if isinstance(source, Stages) else source.plan(mark)
 
     def _finish(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
         """Land the intent's window wherever it has not landed, then move the mark. The same for a first try and a recovery."""

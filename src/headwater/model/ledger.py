@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from headwater.model.errors import InputError
 from headwater.model.progress import Lease
 
 if TYPE_CHECKING:
@@ -58,14 +59,17 @@ class Ledger(Protocol):
     def newest(self) -> int:
         """The greatest generation that was ever staged; 0: none."""
 
+    def waiting(self, after: int) -> int | None:
+        """The least generation above this one that has a bookmark in state read or gone."""
+
     def blocks(self) -> Iterator[Block]:
         """All blocks, in the order of their keys, as a stream."""
 
     def between(self, first: str, end: str | None) -> pa.Table:
         """The bookmarks from the key `first` up to, not including, `end`."""
 
-    def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block], replaced: Sequence[str]) -> None:
-        """Write bookmarks over whatever was there, and blocks, in place of those that begin at `replaced` keys. Durable."""
+    def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
+        """Write bookmarks, and blocks, over those with the same keys. Durable."""
 
     def window(self, after: int, up_to: int) -> Iterator[pa.Table]:
         """The bookmarks of these generations in state read or gone, in the order of their keys, page by page."""
@@ -85,6 +89,14 @@ class KeepsLedgers(Protocol):
     """A progress store that keeps bookmarks too."""
 
     def ledger(self, pipeline: str) -> Ledger: ...
+
+
+def no_ledger(address: str) -> InputError:
+    """For a store that keeps no bookmarks."""
+    return InputError(
+        f"{address} keeps no bookmarks, and a source of objects needs them",
+        hint="write progress: sqlite:///… or postgresql://… in headwater.yaml",
+    )
 
 
 # Columns of a batch of bookmarks, and their Arrow types by name (Arrow itself is not imported for an idle poll).

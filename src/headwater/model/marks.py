@@ -234,6 +234,7 @@ class ObjectsMark(Mark):
     generation: int
     count: int = 0  # objects with a bookmark up to here
     turn: int = 0  # grows with every rewind: the same generations, read again, are another window
+    reached: int = 0  # the greatest generation that landed before a rewind
     columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # found in objects: when, and type
     feed: Json = None  # how far the feed of events has been read, in its own words
 
@@ -253,6 +254,7 @@ class ObjectsMark(Mark):
             "generation": self.generation,
             "count": self.count,
             "turn": self.turn,
+            "reached": self.reached,
         }
         if self.columns:
             data["columns"] = {name: list(found) for name, found in self.columns.items()}
@@ -263,8 +265,8 @@ class ObjectsMark(Mark):
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> ObjectsMark:
         columns = {name: (int(number), str(kind)) for name, (number, kind) in data.get("columns", {}).items()}
-        generation, count, turn = (_offset(data[name]) for name in ("generation", "count", "turn"))
-        return cls(generation, count, turn, columns, data.get("feed"))
+        numbers = {name: _offset(data[name]) for name in ("generation", "count", "turn", "reached")}
+        return cls(**numbers, columns=columns, feed=data.get("feed"))
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.to_json(), sort_keys=True))

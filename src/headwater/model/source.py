@@ -106,7 +106,7 @@ class Replays(Protocol):
 class Stages(Protocol):
     """A source whose windows are written down before they are read, in a ledger beside the mark."""
 
-    def stage(self, mark: Mark | None, lease: Lease) -> Plan:
+    def stage(self, mark: Mark | None, lease: Lease, run: str) -> Plan:
         """As `plan`, which only looks; this one writes what is new into the ledger, under the lease (G4)."""
 
 

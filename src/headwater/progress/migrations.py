@@ -5,13 +5,22 @@ A step that was released is never edited: what has to change is a new step at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from headwater.model.errors import StoreDamaged
 
 Row = tuple[object, ...]
-Execute = Callable[[str, Mapping[str, object]], Sequence[Row]]  # parameters are written :name
+
+
+class Execute(Protocol):
+    """One statement of a transaction; parameters are written :name."""
+
+    def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]: ...
+
+    def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
+        """Write rows, given column by column, over those that have the same key."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,9 @@ class Dialect:
     moment: str
     kind: str  # of a history entry, taken from its JSON
     who: str
+    bytes: str
+    bytewise: str  # texts in the order of their UTF-8 bytes
+    by_key: str  # a table whose rows lie in the order of its key
     find_schema_table: str  # gives one row, whose value is NULL or missing when there is no such table
 
 
@@ -39,6 +51,9 @@ SQLITE = Dialect(
     moment="text",
     kind="json_extract(entry, '$.kind')",
     who="json_extract(entry, '$.who')",
+    bytes="blob",
+    bytewise="text",
+    by_key="WITHOUT ROWID",
     find_schema_table="SELECT max(name) FROM sqlite_master WHERE type = 'table' AND name = 'headwater_schema'",
 )
 # json and not jsonb: jsonb refuses \u0000, which a text cursor or an error message may hold.
@@ -47,6 +62,9 @@ POSTGRES = Dialect(
     moment="timestamptz",
     kind="entry->>'kind'",
     who="entry->>'who'",
+    bytes="bytea",
+    bytewise='text COLLATE "C"',
+    by_key="",
     # Not to_regclass: it may answer from a cache that does not know yet what another session has just committed.
     find_schema_table="SELECT max(relname) FROM pg_class WHERE relname = 'headwater_schema' AND pg_table_is_visible(oid)",
 )
@@ -81,6 +99,35 @@ MIGRATIONS = (
             "ALTER TABLE headwater_history ADD COLUMN kind text",
             "ALTER TABLE headwater_history ADD COLUMN who text",
             "UPDATE headwater_history SET kind = {kind}, who = {who}",
+        ),
+    ),
+    Migration(
+        3,
+        "bookmarks, one per object, and digests of their listings",
+        (
+            """CREATE TABLE headwater_bookmarks (
+                pipeline text NOT NULL,
+                key {bytewise} NOT NULL,
+                etag text NOT NULL,
+                size bigint NOT NULL,
+                modified bigint NOT NULL,
+                generation bigint NOT NULL,
+                state text NOT NULL,
+                earlier boolean NOT NULL,
+                tries integer NOT NULL,
+                reason text NOT NULL,
+                retry_at bigint,
+                run text NOT NULL,
+                PRIMARY KEY (pipeline, key)) {by_key}""",
+            "CREATE INDEX headwater_bookmarks_generation ON headwater_bookmarks (pipeline, generation)",
+            """CREATE INDEX headwater_bookmarks_failed ON headwater_bookmarks (pipeline, retry_at)
+               WHERE state IN ('failed', 'aside')""",
+            """CREATE TABLE headwater_bookmark_blocks (
+                pipeline text NOT NULL,
+                first_key {bytewise} NOT NULL,
+                digest {bytes} NOT NULL,
+                objects bigint NOT NULL,
+                PRIMARY KEY (pipeline, first_key)) {by_key}""",
         ),
     ),
 )

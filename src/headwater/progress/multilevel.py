@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from headwater.model.errors import HeadwaterError, StoreDamaged
+from headwater.model.ledger import KeepsLedgers, Ledger, no_ledger
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.store import Store
 
@@ -110,6 +111,12 @@ class MultilevelProgress:
 
     def pipelines(self) -> Sequence[str]:
         return self._last.pipelines()
+
+    def ledger(self, pipeline: str) -> Ledger:
+        """Bookmarks belong to the last level, which decides."""
+        if not isinstance(self._last, KeepsLedgers):
+            raise no_ledger(self._last.address)
+        return self._last.ledger(pipeline)
 
     def close(self) -> None:
         for level in self._fronts:

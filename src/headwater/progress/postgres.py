@@ -20,7 +20,7 @@ from headwater.model.errors import HeadwaterError, InputError, StoreDamaged, Sto
 from headwater.model.secret import Secret, masked
 from headwater.progress.migrations import NEWEST, POSTGRES, Execute, Row, schema_version, upgrade
 from headwater.progress.record_store import RESTORE
-from headwater.progress.sql import COLUMNS, SqlProgress
+from headwater.progress.sql import COLUMNS, SqlProgress, on_conflict
 
 T = TypeVar("T")
 
@@ -133,8 +133,8 @@ class _Attempt:
 
     def run(self, work: Callable[[Execute], T]) -> T:
         try:
-            self._execute(_BEGIN, {"patience": self._patience})
-            result = work(self._execute)
+            self(_BEGIN, {"patience": self._patience})
+            result = work(self)
             self.committing = True
             self.connection.commit()
             return result
@@ -143,9 +143,15 @@ class _Attempt:
                 self.connection.rollback()
             raise
 
-    def _execute(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+    def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
         cursor = self.connection.execute(_with_percent(statement), values)
         return cursor.fetchall() if cursor.description else []
+
+    def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
+        names = ", ".join(columns)
+        arrays = ", ".join(f"%({name})s::{_ARRAYS[type(_example(values))]}" for name, values in columns.items())
+        statement = f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) {on_conflict(columns, key)}"  # noqa: S608 - names are constants
+        self.connection.execute(statement.encode(), {name: list(values) for name, values in columns.items()})
 
 
 def _ensure_schema(execute: Execute) -> None:
@@ -159,6 +165,13 @@ def _check_password(url: str) -> None:
     authority, _, path = url.partition("?")[0].partition("://")[2].partition("/")
     if authority.count("@") > 1 or "@" in path:
         raise psycopg.ProgrammingError
+
+
+_ARRAYS = {str: "text[]", int: "bigint[]", bool: "boolean[]", bytes: "bytea[]", type(None): "bigint[]"}
+
+
+def _example(values: Sequence[object]) -> object:
+    return next((value for value in values if value is not None), None)
 
 
 @functools.cache

@@ -42,7 +42,7 @@ class Record:
         return Record(progress, owner, now + dt.timedelta(seconds=ttl_seconds))
 
     def renewed(self, lease: Lease, now: dt.datetime) -> Record:
-        self._check_lease(lease, now)
+        self.check_lease(lease, now)
         return replace(self, expires_at=now + dt.timedelta(seconds=lease.ttl_seconds))
 
     def released(self, lease: Lease) -> Record:
@@ -54,7 +54,7 @@ class Record:
     ) -> Record:
         """The record after a compare-and-swap: lease first (G4), then version, then the move itself (G3)."""
         stored = self.progress
-        self._check_lease(lease, now)
+        self.check_lease(lease, now)
         if not stored.pipeline == expected.pipeline == updated.pipeline or stored.version != expected.version:
             raise ProgressConflict(
                 f"{stored.pipeline}: the store holds version {stored.version} of {stored.pipeline}; version "
@@ -69,7 +69,8 @@ class Record:
         stale = progress.version < self.progress.version or progress == self.progress
         return self if stale else replace(self, progress=progress)
 
-    def _check_lease(self, lease: Lease, now: dt.datetime) -> None:
+    def check_lease(self, lease: Lease, now: dt.datetime) -> None:
+        """Raises LeaseLost unless this very lease is alive (G4)."""
         if self._is(lease) and _alive(self.expires_at, now):
             return
         if self.progress.epoch > lease.epoch:

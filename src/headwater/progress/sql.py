@@ -6,13 +6,14 @@ import datetime as dt
 import json
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from headwater.model.errors import HeadwaterError, StoreDamaged
 from headwater.model.marks import Json, Mark
-from headwater.model.progress import HistoryEntry, Progress
+from headwater.model.progress import HistoryEntry, Lease, Progress
+from headwater.progress.ledger import SqlLedger
 from headwater.progress.migrations import Execute, Row
 from headwater.progress.own_connection import C, OwnConnection
 from headwater.progress.record import Record, checked_name
@@ -99,6 +100,22 @@ class SqlProgress(RecordStore, Generic[C]):
     def pipelines(self) -> Sequence[str]:
         return sorted(str(row[0]) for row in self._query(_PIPELINES, {}))
 
+    def ledger(self, pipeline: str) -> SqlLedger:
+        """The bookmarks of a pipeline."""
+        return SqlLedger(checked_name(pipeline), self._run, self._fenced)
+
+    def _fenced(self, lease: Lease, work: Callable[[Execute], None]) -> None:
+        """Write while nobody else can take the lease, or not at all (G4)."""
+
+        def write(execute: Execute) -> None:
+            values = {"pipeline": lease.pipeline, **self._now_parameters()}
+            rows = execute(self._locking_read, values)
+            record = self._record(lease.pipeline, rows[0]) if rows else Record(Progress(lease.pipeline))
+            record.check_lease(lease, _parsed_moment(rows[0][-1]) if rows else dt.datetime.now(dt.UTC))
+            work(execute)
+
+        self._run(write)
+
     def _read(self, pipeline: str) -> Record:
         rows = self._query(_READ, {"pipeline": pipeline})
         return self._record(pipeline, rows[0]) if rows else Record(Progress(pipeline))
@@ -156,6 +173,12 @@ class SqlProgress(RecordStore, Generic[C]):
             "who": _readable(entry.who),
             "entry": json.dumps(entry.to_json()),
         }
+
+
+def on_conflict(columns: Iterable[str], key: Sequence[str]) -> str:
+    """For an insert that writes over rows with the same key; both databases spell it alike."""
+    others = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key)
+    return f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {others}"
 
 
 def _text(value: object) -> str:

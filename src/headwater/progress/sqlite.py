@@ -18,7 +18,7 @@ from headwater.model.errors import HeadwaterError, StoreDamaged, StoreUnreachabl
 from headwater.progress.clock import Clock, wall_clock
 from headwater.progress.migrations import NEWEST, SQLITE, Execute, Row, schema_version, upgrade
 from headwater.progress.record_store import RESTORE
-from headwater.progress.sql import COLUMNS, SqlProgress
+from headwater.progress.sql import COLUMNS, SqlProgress, on_conflict
 
 T = TypeVar("T")
 
@@ -153,13 +153,25 @@ def _check_whole(path: Path) -> None:
         raise StoreDamaged("the file ends in the middle of a page: it was truncated", hint=RESTORE)
 
 
-def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[Execute], T]) -> T:
-    def execute(statement: str, values: Mapping[str, object]) -> Sequence[Row]:
-        return connection.execute(statement, values).fetchall()
+class _Statements:
+    """The statements of one transaction."""
 
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) {on_conflict(columns, key)}"  # noqa: S608 - names are constants
+        self._connection.executemany(statement, zip(*columns.values(), strict=True))
+
+
+def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[Execute], T]) -> T:
     connection.execute(begin)
     try:
-        result = work(execute)
+        result = work(_Statements(connection))
         connection.execute("COMMIT")
         return result
     finally:

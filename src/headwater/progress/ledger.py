@@ -1,0 +1,174 @@
+"""The bookmarks of the SQL stores: tables `headwater_bookmarks` and `headwater_bookmark_blocks`, for anyone to query."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from headwater.model.ledger import BOOKMARK_COLUMNS, Block, ObjectBookmark
+from headwater.model.progress import Lease
+from headwater.progress.migrations import Execute, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_PAGE = 20_000
+_NAMES = ", ".join(BOOKMARK_COLUMNS)
+_FROM = f"SELECT {_NAMES} FROM headwater_bookmarks WHERE pipeline = :pipeline"  # noqa: S608 - constant
+_KEY, _BLOCK_KEY = ("pipeline", "key"), ("pipeline", "first_key")
+
+
+class Run(Protocol):
+    """A transaction of the store."""
+
+    def __call__(self, work: Callable[[Execute], T]) -> T: ...
+
+
+@dataclass(frozen=True)
+class SqlLedger:
+    """One pipeline's bookmarks in a SQL store. Every page is a transaction of its own: the store is free in between."""
+
+    pipeline: str
+    _run: Run
+    _fenced: Callable[[Lease, Callable[[Execute], None]], None]
+
+    def newest(self) -> int:
+        """The greatest generation that was ever staged; 0: none."""
+        rows = self._query("SELECT max(generation) FROM headwater_bookmarks WHERE pipeline = :pipeline")
+        return _whole(rows[0][0] or 0)
+
+    def waiting(self, after: int) -> int | None:
+        """The least generation above this one that has a bookmark in state read or gone."""
+        rows = self._query(
+            "SELECT generation FROM headwater_bookmarks WHERE pipeline = :pipeline AND generation > :after "
+            "AND state IN ('read', 'gone') ORDER BY generation LIMIT 1",
+            after=after,
+        )
+        return _whole(rows[0][0]) if rows else None
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks, in the order of their keys."""
+        after, sign = "", ">="
+        while True:
+            page = self._query(
+                f"SELECT first_key, digest, objects FROM headwater_bookmark_blocks WHERE pipeline = :pipeline "  # noqa: S608 - constants
+                f"AND first_key {sign} :after ORDER BY first_key LIMIT {_PAGE}",
+                after=after,
+            )
+            for first, digest, objects in page:
+                yield Block(str(first), bytes(digest), _whole(objects))  # type: ignore[call-overload]
+            if len(page) < _PAGE:
+                return
+            after, sign = str(page[-1][0]), ">"
+
+    def between(self, first: str, end: str | None) -> pa.Table:
+        """The bookmarks from the key `first` up to, not including, `end`."""
+        upper = "" if end is None else "AND key < :end"
+        values = {} if end is None else {"end": end}
+        return _table(self._query(f"{_FROM} AND key >= :first {upper} ORDER BY key", first=first, **values))
+
+    def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
+        """Write bookmarks, and blocks, over those with the same keys."""
+
+        def write(execute: Execute) -> None:
+            if staged.num_rows:
+                execute.many("headwater_bookmarks", self._columns(staged), _KEY)
+            if blocks:
+                columns: dict[str, Sequence[object]] = {
+                    "pipeline": [self.pipeline] * len(blocks),
+                    "first_key": [block.first for block in blocks],
+                    "digest": [block.digest for block in blocks],
+                    "objects": [block.objects for block in blocks],
+                }
+                execute.many("headwater_bookmark_blocks", columns, _BLOCK_KEY)
+
+        self._fenced(lease, write)
+
+    def window(self, after: int, up_to: int) -> Iterator[pa.Table]:
+        """The bookmarks of these generations in state read or gone, in the order of their keys, page by page."""
+        # Ordered by a text of its own: an index on the key would be walked from end to end for a few of its rows.
+        rows = self._query(
+            f"{_FROM} AND generation > :after AND generation <= :up_to AND state IN ('read', 'gone') ORDER BY key || ''",
+            after=after,
+            up_to=up_to,
+        )
+        for begin in range(0, len(rows), _PAGE):
+            yield _table(rows[begin : begin + _PAGE])
+
+    def due(self, moment: dt.datetime, limit: int) -> pa.Table:
+        """Failed bookmarks whose time has come."""
+        rows = self._query(
+            f"{_FROM} AND state IN ('failed', 'aside') AND state = 'failed' AND retry_at <= :moment "
+            "ORDER BY retry_at LIMIT :most",
+            moment=microseconds(moment),
+            most=limit,
+        )
+        return _table(rows)
+
+    def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
+        """Note state, reason, tries and retry_at of these; the rest of them stays."""
+
+        def write(execute: Execute) -> None:
+            for one in failed:
+                values = {
+                    "pipeline": self.pipeline,
+                    "key": one.key,
+                    "state": one.state,
+                    "reason": one.reason,
+                    "tries": one.tries,
+                    "retry_at": None if one.retry_at is None else microseconds(one.retry_at),
+                }
+                execute(
+                    "UPDATE headwater_bookmarks SET state = :state, reason = :reason, tries = :tries, "
+                    "retry_at = :retry_at WHERE pipeline = :pipeline AND key = :key",
+                    values,
+                )
+
+        self._fenced(lease, write)
+
+    def last_key(self) -> str | None:
+        """The greatest key of all bookmarks."""
+        rows = self._query("SELECT key FROM headwater_bookmarks WHERE pipeline = :pipeline ORDER BY key DESC LIMIT 1")
+        return str(rows[0][0]) if rows else None
+
+    def _columns(self, staged: pa.Table) -> Mapping[str, Sequence[object]]:
+        columns: dict[str, Sequence[object]] = {"pipeline": [self.pipeline] * staged.num_rows}
+        return {**columns, **{name: staged.column(name).to_pylist() for name in BOOKMARK_COLUMNS}}
+
+    def _query(self, statement: str, **values: object) -> Sequence[Row]:
+        return self._run(lambda execute: execute(statement, {"pipeline": self.pipeline, **values}))
+
+
+def microseconds(moment: dt.datetime) -> int:
+    """Since 1970, UTC."""
+    return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(microseconds=1))
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415 - stores that keep no bookmarks never need it
+
+    schema = bookmark_schema()
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [[] for _ in schema]
+    arrays = [pa.array(_values(field, values), field.type) for field, values in zip(schema, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _values(field: pa.Field, values: Sequence[Any]) -> Sequence[Any]:
+    return [bool(value) for value in values] if field.name == "earlier" else values  # SQLite has no booleans
+
+
+def bookmark_schema() -> pa.Schema:
+    """Of a batch of bookmarks."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BOOKMARK_COLUMNS.items()])
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"expected a whole number, found {value!r}")
+    return value

@@ -1,0 +1,133 @@
+"""What every ledger of bookmarks must keep. Subclass it, and give it a store: `store()` opens the same one anew each time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+import pytest
+
+from headwater.model.errors import LeaseLost
+from headwater.model.ledger import BOOKMARK_COLUMNS, Block, KeepsLedgers, Ledger, ObjectBookmark
+from headwater.model.progress import Lease
+from headwater.model.store import Store
+
+_NOON = dt.datetime(2026, 3, 2, 12, tzinfo=dt.UTC)
+_SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BOOKMARK_COLUMNS.items()])
+# In the order of their UTF-8 bytes.
+_KEYS = [" a", "!", "A%20b", "a", "a b", "a#?", "a'\"", "a+b", "a/b", "a0", "é", "日本", "😀"]
+
+
+def bookmarks(keys: list[str], generation: int, **more: object) -> pa.Table:
+    """Bookmarks of objects that differ only in their keys."""
+    usual = {"etag": "e", "size": 1, "modified": 2, "state": "read", "earlier": False, "tries": 0, "reason": ""}
+    row = {**usual, "retry_at": None, "run": "r", "generation": generation, **more}
+    return pa.Table.from_pylist([{"key": key, **row} for key in keys], schema=_SCHEMA)
+
+
+class LedgerContract(ABC):
+    """One test per promise."""
+
+    @abstractmethod
+    def store(self) -> Store:
+        """The same store, opened anew."""
+
+    @pytest.fixture
+    @abstractmethod
+    def place(self) -> None:
+        """Prepare what `store` needs."""
+
+    @pytest.fixture(autouse=True)
+    def _opened(self, place: None) -> None:  # noqa: ARG002 - comes first
+        self.opened = self.store()
+        self.lease: Lease = self.opened.acquire("p", "me", 60)
+
+    def ledger(self, pipeline: str = "p") -> Ledger:
+        assert isinstance(self.opened, KeepsLedgers)
+        return self.opened.ledger(pipeline)
+
+    def stage(self, staged: pa.Table, blocks: tuple[Block, ...] = ()) -> None:
+        self.ledger().stage(self.lease, staged, blocks)
+
+    def test_an_empty_ledger(self) -> None:
+        ledger = self.ledger()
+        assert (ledger.newest(), ledger.waiting(0), ledger.last_key()) == (0, None, None)
+        assert list(ledger.blocks()) == []
+        assert ledger.between("", None).num_rows == 0
+
+    def test_bookmarks_come_back_as_they_were_in_the_order_of_bytes(self) -> None:
+        staged = bookmarks(_KEYS[::-1], 7, earlier=True, tries=3, reason="why \" ' \\ 日", retry_at=9, size=2**40)
+        self.stage(staged)
+        found = self.ledger().between("", None)
+        assert found["key"].to_pylist() == _KEYS
+        assert found.sort_by("key").equals(staged.sort_by("key"))
+        assert self.ledger().last_key() == _KEYS[-1]
+
+    def test_a_range_of_keys_leaves_out_its_end(self) -> None:
+        self.stage(bookmarks(["a", "b", "c"], 1))
+        assert self.ledger().between("a", "c")["key"].to_pylist() == ["a", "b"]
+        assert self.ledger().between("b", None)["key"].to_pylist() == ["b", "c"]
+
+    def test_to_stage_again_replaces(self) -> None:
+        self.stage(bookmarks(["a", "b"], 1))
+        self.stage(bookmarks(["b"], 2, etag="new"))
+        assert self.ledger().between("", None)["etag"].to_pylist() == ["e", "new"]
+        assert [page["key"].to_pylist() for page in self.ledger().window(0, 1)] == [["a"]]
+        assert [page["key"].to_pylist() for page in self.ledger().window(1, 2)] == [["b"]]
+        assert (self.ledger().newest(), self.ledger().waiting(0), self.ledger().waiting(1)) == (2, 1, 2)
+        assert self.ledger().waiting(2) is None
+
+    def test_a_window_leaves_out_what_failed(self) -> None:
+        self.stage(bookmarks(["a", "b", "c"], 1))
+        self.ledger().postpone(self.lease, [failed("b", "failed", retry_at=_NOON), failed("c", "aside")])
+        assert [page["key"].to_pylist() for page in self.ledger().window(0, 1)] == [["a"]]
+        found = self.ledger().between("b", "c").to_pylist()[0]
+        assert (found["state"], found["reason"], found["tries"], found["etag"]) == ("failed", "torn", 1, "e")
+
+    def test_what_failed_is_due_at_its_time(self) -> None:
+        self.stage(bookmarks(["a", "b", "c"], 1))
+        late = _NOON + dt.timedelta(hours=1)
+        self.ledger().postpone(
+            self.lease,
+            [failed("a", "failed", retry_at=late), failed("b", "failed", retry_at=_NOON), failed("c", "aside")],
+        )
+        assert self.ledger().due(_NOON - dt.timedelta(seconds=1), 10).num_rows == 0
+        assert self.ledger().due(_NOON, 10)["key"].to_pylist() == ["b"]
+        assert self.ledger().due(late, 1)["key"].to_pylist() == ["b"]
+        assert self.ledger().due(late, 10)["key"].to_pylist() == ["b", "a"]
+
+    def test_blocks_are_in_the_order_of_their_keys(self) -> None:
+        first, second = Block("a", b"\x00\xff", 2), Block("日", b"", 1)
+        self.stage(bookmarks(["a"], 1), (second, first))
+        assert list(self.ledger().blocks()) == [first, second]
+        anew = Block("a", b"x", 0)
+        self.stage(bookmarks([], 1), (anew,))
+        assert list(self.ledger().blocks()) == [anew, second]
+
+    def test_pipelines_do_not_see_each_other(self) -> None:
+        self.stage(bookmarks(["a"], 1), (Block("a", b"x", 1),))
+        other = self.ledger("q")
+        assert (other.newest(), other.last_key(), list(other.blocks())) == (0, None, [])
+
+    def test_it_is_durable(self) -> None:
+        self.stage(bookmarks(["a"], 1))
+        self.opened = self.store()
+        assert self.ledger().last_key() == "a"
+
+    def test_without_the_lease_nothing_is_written(self) -> None:
+        """G4"""
+        self.stage(bookmarks(["a"], 1), (Block("a", b"x", 1),))
+        stale = self.lease
+        self.opened.release(stale)
+        self.opened.acquire("p", "another", 60)
+        with pytest.raises(LeaseLost):
+            self.ledger().stage(stale, bookmarks(["a", "b"], 2), (Block("b", b"y", 1),))
+        with pytest.raises(LeaseLost):
+            self.ledger().postpone(stale, [failed("a", "aside")])
+        assert self.ledger().between("", None).to_pylist() == bookmarks(["a"], 1).to_pylist()
+        assert list(self.ledger().blocks()) == [Block("a", b"x", 1)]
+
+
+def failed(key: str, state: str, retry_at: dt.datetime | None = None) -> ObjectBookmark:
+    return ObjectBookmark(key, "", 0, _NOON, 1, state, tries=1, reason="torn", retry_at=retry_at)  # type: ignore[arg-type]
