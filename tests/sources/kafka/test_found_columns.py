@@ -8,7 +8,7 @@ from headwater.model.errors import InputError
 from headwater.model.marks import OffsetsMark
 from headwater.model.window import Window
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.kafka.found_columns import ddl_of, observe, with_new
+from headwater.sources.json.found import ddl_of, observe, with_new
 from headwater.testing import marks as laws
 from tests.sources.kafka.polling import Poller, send
 from tests.stack import KafkaForTests

@@ -16,8 +16,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from headwater.sources.kafka.json_strict import Misfit
-from headwater.sources.kafka.json_values import Parsed
+from headwater.sources.json.strict import Misfit
+from headwater.sources.json.values import Parsed
 from headwater.sources.kafka.registry import NoSuchSchema, Registry
 
 _HEADER = 5

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headwater.model.errors import ValueNotKept
 from headwater.model.rejects import Reject, SetAside
-from headwater.sources.kafka.json_values import JsonValues, Parsed
+from headwater.sources.json.values import JsonValues, Parsed
 from headwater.sources.kafka.plain_values import BINARY, TEXT, BinaryValues, TextValues
 
 if TYPE_CHECKING:

@@ -1,28 +1,18 @@
 """Columns found in JSON messages where nobody wrote a schema.
 
 Every message of a window is looked at before it is read, so no field is ever missed. What is found becomes part of the
-mark: it survives restarts, and a window that is read again has the columns of the first try (G5).
-
-A column keeps the type of the window in which it was found; new fields become new columns. boolean, bigint, double and
-string are found; objects, arrays, numbers without an exact place in those types and mixtures are kept as JSON text.
-Later values that do not fit their column are rejects.
+mark: it survives restarts, and a window that is read again has the columns of the first try (G5). Later values that do
+not fit their column are rejects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from itertools import groupby
-from typing import Any
 
 from headwater.model.errors import InputError
+from headwater.sources.json.found import Columns, Kinds, check_names, observe, with_new
 from headwater.sources.kafka.consuming import OffsetRange, Reading, messages
-from headwater.sources.kafka.json_strict import Misfit, document, is_number
-
-Columns = Mapping[str, tuple[int, str]]  # name → when it was found, type
-
-_LONG = 1 << 63
-_EXACT_IN_DOUBLE = 1 << 53
 
 
 def columns_after(
@@ -31,73 +21,12 @@ def columns_after(
     """The columns of every topic, with what the messages of the ranges bring."""
     made = dict(known)
     for topic, group in groupby(ranges, key=lambda each: each.topic):
-        kinds: dict[str, set[str]] = {}
+        kinds: Kinds = {}
         for wanted in group:
             for batch in messages(reading, wanted):
                 observe((message.value() for message in batch), kinds)
         made[topic] = with_new(known.get(topic, {}), kinds)
-        _check(topic, made[topic], taken)
+        if not made[topic]:
+            raise InputError(f"{topic}: no message of the window is a JSON object with a field", hint="write schema: …")
+        check_names(topic, made[topic], taken)
     return made
-
-
-def observe(values: Iterable[bytes | None], kinds: dict[str, set[str]]) -> None:
-    """Note what kinds of values each field has; messages that are no object bring none, and become rejects."""
-    for value in values:
-        if value is None:
-            continue
-        try:
-            found = document(value)
-        except Misfit:
-            continue
-        for name, held in found:
-            seen = kinds.setdefault(name, set())
-            if held is not None:
-                seen.add(_kind(held))
-
-
-def with_new(known: Columns, kinds: Mapping[str, set[str]]) -> Columns:
-    """Known columns as they are, new ones behind them. A field that has only been null is none yet."""
-    number = 1 + max((number for number, _ in known.values()), default=-1)
-    new = {name: seen for name, seen in kinds.items() if name not in known and seen}
-    return {**known, **{name: (number + n, _type(seen)) for n, (name, seen) in enumerate(new.items())}}
-
-
-def ddl_of(columns: Columns) -> str:
-    """As a schema that a user could write."""
-    ordered = sorted(columns.items(), key=lambda item: (item[1][0], item[0]))
-    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, (_, kind) in ordered)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if not is_number(value):
-        return "string" if isinstance(value, str) else "json"
-    if value.lstrip("-").isdigit():
-        whole = int(value) if len(value) < len(str(_LONG)) + 1 else _LONG
-        if not -_LONG <= whole < _LONG:
-            return "json"
-        return "bigint" if abs(whole) <= _EXACT_IN_DOUBLE else "long bigint"
-    return "double" if Decimal(repr(float(value))) == Decimal(value) else "json"
-
-
-def _type(seen: set[str]) -> str:
-    if len(seen) == 1:
-        only = next(iter(seen))
-        return {"json": "string", "long bigint": "bigint"}.get(only, only)
-    if seen == {"bigint", "long bigint"}:
-        return "bigint"
-    return "double" if seen == {"bigint", "double"} else "string"
-
-
-def _check(topic: str, columns: Columns, taken: set[str]) -> None:
-    if not columns:
-        raise InputError(f"{topic}: no message of the window is a JSON object with a field", hint="write schema: …")
-    names = [*columns, *taken]
-    folded = [name.lower() for name in names]
-    twice = [name for name in names if folded.count(name.lower()) > 1]
-    if twice or "" in names:
-        raise InputError(
-            f"{topic}: fields that cannot be columns beside each other: {', '.join(twice) or 'one without a name'}",
-            hint="write schema: with the fields to keep, or rename metadata",
-        )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headwater.sources.kafka.json_values import Parsed
+from headwater.sources.json.values import Parsed
 
 TEXT = pa.schema([pa.field("value", pa.string())])
 BINARY = pa.schema([pa.field("value", pa.binary())])

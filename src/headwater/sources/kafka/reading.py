@@ -17,9 +17,9 @@ from headwater.model.rejects import Reject
 from headwater.model.rows import Rows, Split
 from headwater.model.window import Window
 from headwater.sources.ddl_schema import schema_of
+from headwater.sources.json.found import ddl_of
 from headwater.sources.kafka.consuming import OffsetRange, Reading
 from headwater.sources.kafka.decoding import Decoding, plain_schema
-from headwater.sources.kafka.found_columns import ddl_of
 from headwater.sources.kafka.registry import Registry
 from headwater.sources.kafka.splits import KafkaSplit, ReplaySplit, cut
 from headwater.sources.split_rows import ArrowRows

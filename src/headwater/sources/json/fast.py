@@ -1,7 +1,7 @@
 """Many JSON messages at once, by Arrow's parser: all of them, or None where one message needs a closer look.
 
 Arrow's parser is more lenient than JSON and than our types, and reads a stream, not messages. What it takes from
-here must be what `json_strict` takes, message by message:
+here must be what `strict` takes, message by message:
 
 - It reads objects one after the other, wherever lines end, and skips blank lines. Every message on one line of its
   own that begins with `{` and ends with `}` closes that gap: `}`, newline, `{` can stand only between two objects of

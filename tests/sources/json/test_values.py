@@ -12,11 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.kafka.json_fast import FastJson
-from headwater.sources.kafka.json_strict import Misfit, StrictJson
-from headwater.sources.kafka.json_values import JsonValues
-from tests.sources.kafka.polling import Poller, send
-from tests.stack import KafkaForTests
+from headwater.sources.json.fast import FastJson
+from headwater.sources.json.strict import Misfit, StrictJson
+from headwater.sources.json.values import JsonValues
 
 KEPT = object()
 
@@ -279,18 +277,3 @@ def test_numbers_fit_or_do_not_by_pythons_own_arithmetic(number: float | Decimal
     scaled = exact.scaleb(3, Context(prec=1000)) if abs(exact.adjusted()) < 400 else Decimal("0.5")
     fits = scaled == scaled.to_integral_value() and abs(scaled) < 10**12
     assert (kept == exact) if fits else str(kept).startswith("reject: ")
-
-
-def test_bad_messages_in_a_topic_are_rejects_with_their_place_and_the_rest_are_rows(kafka: KafkaForTests):
-    topic = kafka.topic(partitions=2)
-    send(kafka.brokers, topic, [b'{"id": 1}', b"oops", b'{"id": 2}', b'{"id": "x"}', None])
-    send(kafka.brokers, topic, [b"", b'{"id": 3}'], partition=1)
-    poller = Poller(kafka.brokers, topic, schema="id bigint", metadata=["partition", "offset"])
-    rows = {(row["kafka_partition"], row["kafka_offset"]): row["id"] for row in poller.poll()}
-    assert rows == {(0, 0): 1, (0, 2): 2, (0, 4): None, (1, 1): 3}
-    places = {(r.place["partition"], r.place["offset"]): (r.payload, r.reason) for r in poller.rejects}
-    assert places == {
-        (0, 1): (b"oops", "no JSON: Expecting value at character 0"),
-        (0, 3): (b'{"id": "x"}', "id: expected a number, found the text 'x'"),
-        (1, 0): (b"", "empty"),
-    }

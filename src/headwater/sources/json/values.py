@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headwater.sources.kafka.json_fast import FastJson
-from headwater.sources.kafka.json_strict import Misfit, StrictJson
+from headwater.sources.json.fast import FastJson
+from headwater.sources.json.strict import Misfit, StrictJson
 
 _FEW = 16
 _MOSTLY = 4  # every fourth
