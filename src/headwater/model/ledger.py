@@ -45,8 +45,11 @@ class Block:
     """A range of keys whose listing had this digest when all of it was in the ledger: an equal one need not be compared."""
 
     first: str  # the least key; the range ends where the next block begins
-    digest: bytes
+    digest: bytes  # of the whole, and behind it what else the source wants to keep
     objects: int
+
+
+KeyRange = tuple[str, str | None]  # from a key up to, not including, another; None: to the end
 
 
 class Ledger(Protocol):
@@ -65,8 +68,8 @@ class Ledger(Protocol):
     def blocks(self) -> Iterator[Block]:
         """All blocks, in the order of their keys, as a stream."""
 
-    def between(self, first: str, end: str | None) -> pa.Table:
-        """The bookmarks from the key `first` up to, not including, `end`."""
+    def between(self, ranges: Sequence[KeyRange]) -> pa.Table:
+        """The bookmarks of these ranges, which are in order and do not overlap."""
 
     def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
         """Write bookmarks, and blocks, over those with the same keys. Durable."""

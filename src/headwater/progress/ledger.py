@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, ObjectBookmark
+from headwater.model.ledger import BOOKMARK_COLUMNS, Block, KeyRange, ObjectBookmark
 from headwater.model.progress import Lease
 from headwater.progress.migrations import Execute, Row
 
@@ -65,11 +65,18 @@ class SqlLedger:
                 return
             after, sign = str(page[-1][0]), ">"
 
-    def between(self, first: str, end: str | None) -> pa.Table:
-        """The bookmarks from the key `first` up to, not including, `end`."""
-        upper = "" if end is None else "AND key < :end"
-        values = {} if end is None else {"end": end}
-        return _table(self._query(f"{_FROM} AND key >= :first {upper} ORDER BY key", first=first, **values))
+    def between(self, ranges: Sequence[KeyRange]) -> pa.Table:
+        """The bookmarks of these ranges, which are in order and do not overlap."""
+
+        def read(execute: Execute) -> list[Row]:
+            rows: list[Row] = []
+            for first, end in ranges:
+                values = {"pipeline": self.pipeline, "first": first, **({} if end is None else {"end": end})}
+                upper = "" if end is None else "AND key < :end"
+                rows += execute(f"{_FROM} AND key >= :first {upper} ORDER BY key", values)
+            return rows
+
+        return _table(self._run(read))
 
     def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
         """Write bookmarks, and blocks, over those with the same keys."""

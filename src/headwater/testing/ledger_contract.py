@@ -54,25 +54,26 @@ class LedgerContract(ABC):
         ledger = self.ledger()
         assert (ledger.newest(), ledger.waiting(0), ledger.last_key()) == (0, None, None)
         assert list(ledger.blocks()) == []
-        assert ledger.between("", None).num_rows == 0
+        assert ledger.between([("", None)]).num_rows == 0
 
     def test_bookmarks_come_back_as_they_were_in_the_order_of_bytes(self) -> None:
         staged = bookmarks(_KEYS[::-1], 7, earlier=True, tries=3, reason="why \" ' \\ 日", retry_at=9, size=2**40)
         self.stage(staged)
-        found = self.ledger().between("", None)
+        found = self.ledger().between([("", None)])
         assert found["key"].to_pylist() == _KEYS
         assert found.sort_by("key").equals(staged.sort_by("key"))
         assert self.ledger().last_key() == _KEYS[-1]
 
     def test_a_range_of_keys_leaves_out_its_end(self) -> None:
         self.stage(bookmarks(["a", "b", "c"], 1))
-        assert self.ledger().between("a", "c")["key"].to_pylist() == ["a", "b"]
-        assert self.ledger().between("b", None)["key"].to_pylist() == ["b", "c"]
+        assert self.ledger().between([("a", "c")])["key"].to_pylist() == ["a", "b"]
+        assert self.ledger().between([("b", None)])["key"].to_pylist() == ["b", "c"]
+        assert self.ledger().between([("", "b"), ("c", "d")])["key"].to_pylist() == ["a", "c"]
 
     def test_to_stage_again_replaces(self) -> None:
         self.stage(bookmarks(["a", "b"], 1))
         self.stage(bookmarks(["b"], 2, etag="new"))
-        assert self.ledger().between("", None)["etag"].to_pylist() == ["e", "new"]
+        assert self.ledger().between([("", None)])["etag"].to_pylist() == ["e", "new"]
         assert [page["key"].to_pylist() for page in self.ledger().window(0, 1)] == [["a"]]
         assert [page["key"].to_pylist() for page in self.ledger().window(1, 2)] == [["b"]]
         assert (self.ledger().newest(), self.ledger().waiting(0), self.ledger().waiting(1)) == (2, 1, 2)
@@ -82,7 +83,7 @@ class LedgerContract(ABC):
         self.stage(bookmarks(["a", "b", "c"], 1))
         self.ledger().postpone(self.lease, [failed("b", "failed", retry_at=_NOON), failed("c", "aside")])
         assert [page["key"].to_pylist() for page in self.ledger().window(0, 1)] == [["a"]]
-        found = self.ledger().between("b", "c").to_pylist()[0]
+        found = self.ledger().between([("b", "c")]).to_pylist()[0]
         assert (found["state"], found["reason"], found["tries"], found["etag"]) == ("failed", "torn", 1, "e")
 
     def test_what_failed_is_due_at_its_time(self) -> None:
@@ -125,7 +126,7 @@ class LedgerContract(ABC):
             self.ledger().stage(stale, bookmarks(["a", "b"], 2), (Block("b", b"y", 1),))
         with pytest.raises(LeaseLost):
             self.ledger().postpone(stale, [failed("a", "aside")])
-        assert self.ledger().between("", None).to_pylist() == bookmarks(["a"], 1).to_pylist()
+        assert self.ledger().between([("", None)]).to_pylist() == bookmarks(["a"], 1).to_pylist()
         assert list(self.ledger().blocks()) == [Block("a", b"x", 1)]
 
 

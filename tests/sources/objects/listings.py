@@ -10,7 +10,7 @@ import pyarrow as pa
 from headwater.model.ledger import KeepsLedgers, Ledger
 from headwater.model.progress import Lease
 from headwater.progress.sqlite import SqliteProgress
-from headwater.sources.objects.comparing import LISTING
+from headwater.sources.objects.slabs import LISTING
 
 Version = tuple[str, int, int]  # etag, size, modified
 

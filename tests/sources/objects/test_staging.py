@@ -18,9 +18,9 @@ from headwater.sources.objects.staging import Numbering, Pass, stage
 
 from .listings import Book, Version, pages
 
-_keys = st.text(st.sampled_from("ab/ %é😀~"), min_size=1, max_size=4)
+_keys = st.text(st.sampled_from("ab/ %é😀~"), min_size=1, max_size=2)
 _versions = st.tuples(st.sampled_from(["e1", "e2"]), st.integers(0, 3), st.integers(0, 2))
-_listings = st.lists(st.dictionaries(_keys, _versions, max_size=12), min_size=1, max_size=6)
+_listings = st.lists(st.dictionaries(_keys, _versions, max_size=20), min_size=1, max_size=6)
 
 
 class Oracle:
@@ -38,8 +38,9 @@ class Oracle:
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "BLOCK", 2)
-    monkeypatch.setattr(comparing, "_ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(comparing, "BLOCK", 4)
+    monkeypatch.setattr(comparing, "PART", 2)
+    monkeypatch.setattr(comparing, "SLAB", 5)
 
 
 @given(_listings, st.integers(1, 4), st.booleans())
