@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.api import Pipeline, Project, open_source, open_store, run_forever, run_once, window
+    from headwater.progress.bookmarks import Bookmark, Bookmarks
 
-__all__ = ["Pipeline", "Project", "open_source", "open_store", "run_forever", "run_once", "window"]
+__all__ = [
+    "Bookmark",
+    "Bookmarks",
+    "Pipeline",
+    "Project",
+    "open_source",
+    "open_store",
+    "run_forever",
+    "run_once",
+    "window",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Bookmark": "headwater.progress.bookmarks",
+    "Bookmarks": "headwater.progress.bookmarks",
     "Pipeline": "headwater.api",
     "Project": "headwater.api",
     "open_source": "headwater.api",
