@@ -87,11 +87,43 @@ class Ledger(Protocol):
         """The greatest key of all bookmarks."""
 
 
+@dataclass(frozen=True)
+class Counted:
+    """How many bookmarks are alike."""
+
+    state: State
+    waiting: bool  # above the mark
+    objects: int
+    size: int  # of all of them, in bytes
+
+
+class LedgerForPeople(Ledger, Protocol):
+    """The ledger as commands look at it and change it."""
+
+    def browse(self, after: str | None, limit: int, states: Sequence[State], prefix: str = "") -> pa.Table:
+        """The next bookmarks behind a key, in the order of keys."""
+
+    def get(self, keys: Sequence[str]) -> pa.Table:
+        """The bookmarks of these keys, as far as there are any."""
+
+    def counts(self, generation: int) -> Sequence[Counted]:
+        """How many there are, by state and by whether they are above this generation."""
+
+    def forget(self, lease: Lease, keys: Sequence[str], landed: int) -> None:
+        """As if these objects were gone: if they are not, the next look finds them new.
+
+        What is known of rows that they brought is kept; generations up to `landed` have landed.
+        """
+
+    def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:
+        """Let these failed ones be due at that moment, with all their tries before them again."""
+
+
 @runtime_checkable
 class KeepsLedgers(Protocol):
     """A progress store that keeps bookmarks too."""
 
-    def ledger(self, pipeline: str) -> Ledger: ...
+    def ledger(self, pipeline: str) -> LedgerForPeople: ...
 
 
 def no_ledger(address: str) -> InputError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, KeyRange, ObjectBookmark
+from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Counted, KeyRange, ObjectBookmark, State
 from headwater.model.progress import Lease
 from headwater.progress.migrations import Execute, Row
 
@@ -141,6 +141,65 @@ class SqlLedger:
         """The greatest key of all bookmarks."""
         rows = self._query("SELECT key FROM headwater_bookmarks WHERE pipeline = :pipeline ORDER BY key DESC LIMIT 1")
         return str(rows[0][0]) if rows else None
+
+    def browse(self, after: str | None, limit: int, states: Sequence[State], prefix: str = "") -> pa.Table:
+        """The next bookmarks behind a key, in the order of keys."""
+        values: dict[str, object] = {f"state_{'abcd'[number]}": state for number, state in enumerate(states)}
+        wanted = [f"state IN ({', '.join(f':{name}' for name in values)})"]
+        if after is not None:
+            wanted.append("key > :after")
+            values["after"] = after
+        if prefix:
+            wanted.append("key >= :prefix AND substr(key, 1, :length) = :prefix")
+            values |= {"prefix": prefix, "length": len(prefix)}
+        conditions = " AND ".join(wanted)
+        return _table(self._query(f"{_FROM} AND {conditions} ORDER BY key LIMIT :most", most=limit, **values))
+
+    def get(self, keys: Sequence[str]) -> pa.Table:
+        """The bookmarks of these keys, as far as there are any."""
+        return _table([row for key in keys for row in self._query(f"{_FROM} AND key = :key", key=key)])
+
+    def counts(self, generation: int) -> Sequence[Counted]:
+        """How many there are, by state and by whether they are above this generation."""
+        rows = self._query(
+            "SELECT state, generation > :generation, count(*), CAST(sum(size) AS bigint) FROM headwater_bookmarks "
+            "WHERE pipeline = :pipeline GROUP BY 1, 2 ORDER BY 1, 2",
+            generation=generation,
+        )
+        return [Counted(state, bool(waiting), _whole(count), _whole(size)) for state, waiting, count, size in rows]  # type: ignore[arg-type]
+
+    def forget(self, lease: Lease, keys: Sequence[str], landed: int) -> None:
+        """As if these objects were gone: if they are not, the next look finds them new."""
+
+        def write(execute: Execute) -> None:
+            for key in keys:
+                values = {"pipeline": self.pipeline, "key": key}
+                execute(
+                    "UPDATE headwater_bookmarks SET earlier = earlier OR (state = 'read' AND generation <= :landed), "
+                    "state = 'gone', retry_at = NULL WHERE pipeline = :pipeline AND key = :key",
+                    {**values, "landed": landed},
+                )
+                # Its block must not pass for known any more.
+                execute(
+                    "UPDATE headwater_bookmark_blocks SET digest = :none WHERE pipeline = :pipeline AND first_key = "
+                    "(SELECT max(first_key) FROM headwater_bookmark_blocks WHERE pipeline = :pipeline AND first_key <= :key)",
+                    {**values, "none": b""},
+                )
+
+        self._fenced(lease, write)
+
+    def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:
+        """Let these failed ones be due at that moment, with all their tries before them again."""
+
+        def write(execute: Execute) -> None:
+            for key in keys:
+                execute(
+                    "UPDATE headwater_bookmarks SET state = 'failed', tries = 0, retry_at = :moment "
+                    "WHERE pipeline = :pipeline AND key = :key AND state IN ('failed', 'aside')",
+                    {"pipeline": self.pipeline, "key": key, "moment": microseconds(moment)},
+                )
+
+        self._fenced(lease, write)
 
     def _columns(self, staged: pa.Table) -> Mapping[str, Sequence[object]]:
         columns: dict[str, Sequence[object]] = {"pipeline": [self.pipeline] * staged.num_rows}

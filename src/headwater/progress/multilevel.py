@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from headwater.model.errors import HeadwaterError, StoreDamaged
-from headwater.model.ledger import KeepsLedgers, Ledger, no_ledger
+from headwater.model.ledger import KeepsLedgers, LedgerForPeople, no_ledger
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.store import Store
 
@@ -112,7 +112,7 @@ class MultilevelProgress:
     def pipelines(self) -> Sequence[str]:
         return self._last.pipelines()
 
-    def ledger(self, pipeline: str) -> Ledger:
+    def ledger(self, pipeline: str) -> LedgerForPeople:
         """Bookmarks belong to the last level, which decides."""
         if not isinstance(self._last, KeepsLedgers):
             raise no_ledger(self._last.address)

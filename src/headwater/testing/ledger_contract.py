@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.model.errors import LeaseLost
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, KeepsLedgers, Ledger, ObjectBookmark
+from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Counted, KeepsLedgers, LedgerForPeople, ObjectBookmark
 from headwater.model.progress import Lease
 from headwater.model.store import Store
 
@@ -43,7 +43,7 @@ class LedgerContract(ABC):
         self.opened = self.store()
         self.lease: Lease = self.opened.acquire("p", "me", 60)
 
-    def ledger(self, pipeline: str = "p") -> Ledger:
+    def ledger(self, pipeline: str = "p") -> LedgerForPeople:
         assert isinstance(self.opened, KeepsLedgers)
         return self.opened.ledger(pipeline)
 
@@ -105,6 +105,49 @@ class LedgerContract(ABC):
         anew = Block("a", b"x", 0)
         self.stage(bookmarks([], 1), (anew,))
         assert list(self.ledger().blocks()) == [anew, second]
+
+    def test_people_browse_by_state_and_beginning(self) -> None:
+        self.stage(bookmarks(_KEYS, 1))
+        self.ledger().postpone(self.lease, [failed("a b", "aside")])
+        browse = self.ledger().browse
+        assert browse(None, 3, ["read"])["key"].to_pylist() == _KEYS[:3]
+        assert browse("a", 2, ["read"])["key"].to_pylist() == ["a#?", "a'\""]
+        assert browse(None, 9, ["read", "aside"], "a")["key"].to_pylist() == [key for key in _KEYS if key[0] == "a"]
+        assert browse(None, 9, ["aside"])["key"].to_pylist() == ["a b"]
+        assert browse(None, 9, ["read"], "日")["key"].to_pylist() == ["日本"]
+
+    def test_bookmarks_are_found_by_key(self) -> None:
+        self.stage(bookmarks(_KEYS, 1))
+        assert self.ledger().get(["日本", "nobody", " a"])["key"].to_pylist() == ["日本", " a"]
+
+    def test_bookmarks_are_counted(self) -> None:
+        self.stage(bookmarks(["a", "b"], 1, size=10))
+        self.stage(bookmarks(["c"], 2, size=5))
+        self.ledger().postpone(self.lease, [failed("a", "aside")])
+        assert list(self.ledger().counts(1)) == [
+            Counted("aside", waiting=False, objects=1, size=10),
+            Counted("read", waiting=False, objects=1, size=10),
+            Counted("read", waiting=True, objects=1, size=5),
+        ]
+
+    def test_what_is_forgotten_keeps_that_it_brought_rows(self) -> None:
+        self.stage(bookmarks(["a", "b", "c"], 1), (Block("a", b"x", 2), Block("c", b"y", 1)))
+        self.stage(bookmarks(["b"], 2))
+        self.ledger().forget(self.lease, ["a", "b", "nobody"], 1)
+        rows = self.ledger().between([("", None)]).to_pylist()
+        assert [(row["key"], row["state"], row["earlier"]) for row in rows] == [
+            ("a", "gone", True),
+            ("b", "gone", False),
+            ("c", "read", False),
+        ]
+        assert [block.digest for block in self.ledger().blocks()] == [b"", b""]
+
+    def test_what_was_set_aside_is_tried_again(self) -> None:
+        self.stage(bookmarks(["a", "b"], 1))
+        self.ledger().postpone(self.lease, [failed("a", "aside")])
+        self.ledger().try_again(self.lease, ["a", "b"], _NOON)
+        due = self.ledger().due(_NOON, 10).to_pylist()
+        assert [(row["key"], row["tries"]) for row in due] == [("a", 0)]
 
     def test_pipelines_do_not_see_each_other(self) -> None:
         self.stage(bookmarks(["a"], 1), (Block("a", b"x", 1),))
