@@ -27,6 +27,9 @@ import pyarrow.json as pj
 _SPACE = b" \t\r\n"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
 _EXPONENT, _ZERO, _NINE, _PLUS, _MINUS = b"e09+-"
+_BEFORE_VALUES = (b":", b"[", b",", b"-", b"")  # nothing: more white space than was looked at
+_AFTER_VALUES = (b",", b"}", b"]", b" ", b"\t", b"\r", b"\n", b"")
+_LOOKED_BACK = 8
 _LOWER = 0x20  # the bit that makes a letter small
 _PLAIN = (
     pa.types.is_boolean,
@@ -51,14 +54,18 @@ class FastJson:
     def parse(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
         """One row per message, or None."""
         joined = _one_line_each(values)
-        if joined is None or b"NaN" in joined or b"Inf" in joined or not _is_utf8(joined):
+        return None if joined is None else self.parse_lines(joined, len(values))
+
+    def parse_lines(self, joined: bytes, count: int) -> pa.RecordBatch | None:
+        """The same for messages that stand on lines of their own, every one from `{` to `}` (see `odd_lines`)."""
+        if _has_constants(joined) or not _is_utf8(joined):
             return None
         if self._decimals and _has_exponents(joined):
             return None
         reading = pj.ReadOptions(use_threads=False, block_size=len(joined) + 1)
         try:
             table = pj.read_json(pa.py_buffer(joined), reading, self._options)
-            if table.num_rows != len(values):
+            if table.num_rows != count:
                 return None
             columns = [self._column(field, table.column(field.name)) for field in self._schema]
         except pa.ArrowInvalid:
@@ -80,6 +87,13 @@ class FastJson:
         if pa.types.is_float32(field.type) and pc.any(pc.is_inf(made)).as_py():
             return None
         return made
+
+
+def odd_lines(letters: np.ndarray, newlines: np.ndarray) -> np.ndarray:
+    """Which of the lines, each with its newline at the end, do not begin with `{` and end with `}`."""
+    begins = np.concatenate(([0], newlines[:-1] + 1))[: len(newlines)]
+    odd: np.ndarray = (letters[begins] != _OPEN) | (letters[newlines - 1] != _CLOSE)
+    return odd
 
 
 def _within(column: pa.Array, kind: pa.DataType) -> bool:
@@ -133,11 +147,33 @@ def _has_exponents(joined: bytes) -> bool:
     return bool((digit & (((after >= _ZERO) & (after <= _NINE)) | (after == _PLUS) | (after == _MINUS))).any())
 
 
+def _has_constants(joined: bytes) -> bool:
+    """Whether NaN or an infinity may stand where a value does; a text that looks like it only costs the closer look."""
+    return _stands_as_value(joined, b"NaN", b"") or _stands_as_value(joined, b"Inf", b"inity")
+
+
+def _stands_as_value(joined: bytes, word: bytes, longer: bytes) -> bool:
+    place = joined.find(word)
+    while place >= 0:
+        end = place + len(word)
+        following = joined[end : end + 1]
+        if following == longer[:1]:
+            following = joined[end + len(longer) : end + len(longer) + 1]
+        if following in _AFTER_VALUES:
+            before = joined[max(place - _LOOKED_BACK, 0) : place].rstrip(_SPACE)
+            if before[-1:] in _BEFORE_VALUES:
+                return True
+        place = joined.find(word, end)
+    return False
+
+
 def _is_utf8(joined: bytes) -> bool:
     if joined.isascii():
         return True
+    edges = pa.py_buffer(np.array([0, len(joined)], np.int64))
+    text = pa.Array.from_buffers(pa.large_string(), 1, [None, edges, pa.py_buffer(joined)])
     try:
-        joined.decode()
-    except UnicodeDecodeError:
+        text.validate(full=True)  # three times as fast as decoding
+    except pa.ArrowInvalid:
         return False
     return True

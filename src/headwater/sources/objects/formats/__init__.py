@@ -1,0 +1,1 @@
+"""Formats of objects: each makes columns of contents, and says what it cannot."""

@@ -1,0 +1,39 @@
+"""The decoder of a format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from headwater.sources.objects.decoding import Reading
+from headwater.sources.objects.formats.decoded import Decoded, Decoder, DecodesLines
+
+# Where no column was found yet rows still count: a batch without columns has no length.
+_NO_COLUMN = pa.schema([pa.field("", pa.string())])
+
+
+def open_decoder(reading: Reading) -> Decoder:
+    """For one task; what a format needs is imported only for it."""
+    schema = reading.content if len(reading.content) else _NO_COLUMN
+    match reading.format:
+        case "json":
+            from headwater.sources.objects.formats.json import JsonObjects  # noqa: PLC0415
+
+            return JsonObjects(schema, reading.json_as)
+        case "text":
+            from headwater.sources.objects.formats.text import TextObjects  # noqa: PLC0415
+
+            return TextObjects(schema)
+        case _:
+            from headwater.sources.objects.formats.binary import BinaryObjects  # noqa: PLC0415
+
+            return BinaryObjects(schema)
+
+
+def open_lines(reading: Reading) -> Callable[[bytes], Decoded]:
+    """The same for lines from the midst of an object, in a format that has lines."""
+    decoder = open_decoder(replace(reading, json_as="lines"))
+    assert isinstance(decoder, DecodesLines)  # noqa: S101 - only such objects are cut
+    return decoder.lines

@@ -1,0 +1,122 @@
+"""A folder of objects, what a ledger would say of them, and what splits make of them."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.config.objects_source import ObjectsSource
+from headwater.model.ledger import BOOKMARK_COLUMNS
+from headwater.model.rejects import Reject
+from headwater.model.rows import RejectingSplit, Split
+from headwater.sources.objects.container import ObjectChanged, ObjectGone, ObjectVersion
+from headwater.sources.objects.cutting import cut
+from headwater.sources.objects.decoding import reading_of
+
+MODIFIED = 1_772_438_400_000_000  # 2026-03-02T08:00:00Z
+
+
+@dataclass(frozen=True)
+class ShelfContainer:
+    """The least that reading needs of a container."""
+
+    folder: Path
+    scheme: str = "file"
+
+    @property
+    def address(self) -> str:
+        return f"{self.scheme}://{self.folder}/" if self.scheme == "file" else f"{self.scheme}://shelf/"
+
+    def url(self, key: str) -> str:
+        return self.address + key
+
+    def listing(self, start_after: str | None = None) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def look(self, key: str) -> ObjectVersion | None:
+        file = self.folder / key
+        return _version(key, file.read_bytes()) if file.exists() else None
+
+    def fetch(self, version: ObjectVersion) -> bytes:
+        now = self.look(version.key)
+        if now is None:
+            raise ObjectGone("no such file")
+        if now.etag != version.etag:
+            raise ObjectChanged(f"now {now.etag}")
+        return (self.folder / version.key).read_bytes()
+
+    def fetch_range(self, version: ObjectVersion, start: int, end: int) -> bytes:
+        return self.fetch(version)[start:end]
+
+
+class Shelf:
+    """Objects are put here; `rows` reads all of them as one window."""
+
+    def __init__(self, folder: Path, scheme: str = "file") -> None:
+        self.container = ShelfContainer(folder, scheme)
+        self._listed: dict[str, ObjectVersion] = {}
+        self.tries = 0
+        self.rejects: list[Reject] = []
+
+    def put(self, key: str, content: bytes | str) -> None:
+        data = content.encode() if isinstance(content, str) else content
+        file = self.container.folder / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        self._listed[key] = _version(key, data)
+
+    def pages(self) -> Iterator[pa.Table]:
+        """As the ledger gives them, in two pages."""
+        rows = [
+            {
+                "key": one.key,
+                "etag": one.etag,
+                "size": one.size,
+                "modified": one.modified,
+                "generation": 1,
+                "state": "read",
+                "earlier": False,
+                "tries": self.tries,
+                "reason": "",
+                "retry_at": None,
+                "run": "r",
+            }
+            for one in sorted(self._listed.values(), key=lambda one: one.key.encode())
+        ]
+        schema = pa.schema(list(BOOKMARK_COLUMNS.items()))
+        half = len(rows) // 2
+        return (pa.Table.from_pylist(some, schema) for some in (rows[:half], rows[half:]))
+
+    def splits(self, columns: dict | None = None, **settings: object) -> tuple[Split, ...]:
+        chosen = ObjectsSource(url=self.container.address, **settings)
+        return cut(self.pages(), chosen, self.container, reading_of(chosen, columns or {}, "things"))
+
+    def rows(self, columns: dict | None = None, **settings: object) -> list[dict]:
+        """Of all objects; rejects are in `rejects`."""
+        return self.read(self.splits(columns, **settings))
+
+    def read(self, splits: Sequence[Split]) -> list[dict]:
+        self.rejects, rows = [], []
+        for split in splits:
+            sent = pickle.loads(pickle.dumps(split))  # noqa: S301 - as to a worker
+            assert isinstance(sent, RejectingSplit)
+            for batch in sent.read_setting_aside(self.rejects.append):
+                batch.validate(full=True)
+                assert batch.schema == sent.reading.schema
+                assert batch.num_rows
+                rows += batch.to_pylist()
+        return rows
+
+    def told(self) -> dict[tuple, str]:
+        """What the rejects say, by object and row (None: the whole object)."""
+        start = len(self.container.address)
+        return {(str(r.place["object"])[start:], r.place.get("row")): r.reason for r in self.rejects}
+
+
+def _version(key: str, data: bytes) -> ObjectVersion:
+    return ObjectVersion(key, hashlib.md5(data).hexdigest(), len(data), MODIFIED)  # noqa: S324 - as S3 makes etags
