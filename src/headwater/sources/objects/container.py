@@ -31,6 +31,10 @@ class ObjectChanged(Exception):
     """It is there, but no longer the version that was listed: the next listing shows the new one."""
 
 
+class ObjectRefused(Exception):
+    """It is there, but the store does not give it: archived, encrypted with another's key, or not for these credentials."""
+
+
 class Container(Protocol):
     """A bucket's prefix, or a folder. Picklable, `repr` without secrets (G11): tasks carry it along.
 
@@ -51,7 +55,7 @@ class Container(Protocol):
         """One object as a listing would show it; None: there is none, or the patterns do not select it."""
 
     def fetch(self, version: ObjectVersion) -> bytes:
-        """Its whole content. Raises ObjectGone, ObjectChanged."""
+        """Its whole content. Raises ObjectGone, ObjectChanged, ObjectRefused."""
 
     def fetch_range(self, version: ObjectVersion, start: int, end: int) -> bytes:
         """The bytes from `start` up to, not including, `end`."""
