@@ -27,9 +27,9 @@ import pyarrow.json as pj
 _SPACE = b" \t\r\n"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
 _EXPONENT, _ZERO, _NINE, _PLUS, _MINUS = b"e09+-"
-_BEFORE_VALUES = (b":", b"[", b",", b"-", b"")  # nothing: more white space than was looked at
-_AFTER_VALUES = (b",", b"}", b"]", b" ", b"\t", b"\r", b"\n", b"")
-_LOOKED_BACK = 8
+_BEFORE_VALUES = np.frombuffer(b":[,-" + _SPACE, np.uint8)
+_AFTER_VALUES = np.frombuffer(b",}]" + _SPACE, np.uint8)
+_LONGER = ord("i")  # Infinity
 _LOWER = 0x20  # the bit that makes a letter small
 _PLAIN = (
     pa.types.is_boolean,
@@ -58,9 +58,10 @@ class FastJson:
 
     def parse_lines(self, joined: bytes, count: int) -> pa.RecordBatch | None:
         """The same for messages that stand on lines of their own, every one from `{` to `}` (see `odd_lines`)."""
-        if _has_constants(joined) or not _is_utf8(joined):
+        letters = np.frombuffer(joined, np.uint8)
+        if _has_constants(letters) or not _is_utf8(joined):
             return None
-        if self._decimals and _has_exponents(joined):
+        if self._decimals and _has_exponents(letters):
             return None
         reading = pj.ReadOptions(use_threads=False, block_size=len(joined) + 1)
         try:
@@ -137,9 +138,8 @@ def _separable(joined: bytes, count: int) -> bool:
     )
 
 
-def _has_exponents(joined: bytes) -> bool:
+def _has_exponents(letters: np.ndarray) -> bool:
     """Whether a number may be written with one; a text that looks like it only costs the closer look."""
-    letters = np.frombuffer(joined, np.uint8)
     places = np.flatnonzero((letters | _LOWER) == _EXPONENT)
     places = places[(places > 0) & (places < len(letters) - 1)]
     before, after = letters[places - 1], letters[places + 1]
@@ -147,24 +147,20 @@ def _has_exponents(joined: bytes) -> bool:
     return bool((digit & (((after >= _ZERO) & (after <= _NINE)) | (after == _PLUS) | (after == _MINUS))).any())
 
 
-def _has_constants(joined: bytes) -> bool:
+def _has_constants(letters: np.ndarray) -> bool:
     """Whether NaN or an infinity may stand where a value does; a text that looks like it only costs the closer look."""
-    return _stands_as_value(joined, b"NaN", b"") or _stands_as_value(joined, b"Inf", b"inity")
+    return _stands_as_value(letters, b"NaN") or _stands_as_value(letters, b"Inf")
 
 
-def _stands_as_value(joined: bytes, word: bytes, longer: bytes) -> bool:
-    place = joined.find(word)
-    while place >= 0:
-        end = place + len(word)
-        following = joined[end : end + 1]
-        if following == longer[:1]:
-            following = joined[end + len(longer) : end + len(longer) + 1]
-        if following in _AFTER_VALUES:
-            before = joined[max(place - _LOOKED_BACK, 0) : place].rstrip(_SPACE)
-            if before[-1:] in _BEFORE_VALUES:
-                return True
-        place = joined.find(word, end)
-    return False
+def _stands_as_value(letters: np.ndarray, word: bytes) -> bool:
+    places = np.flatnonzero(letters[: -len(word)] == word[0])
+    for offset in (1, 2):
+        places = places[letters[places + offset] == word[offset]]
+    after = letters[places + len(word)]
+    # What follows a value; or the longer name. Texts that begin like it, as Information does, are frequent.
+    places = places[np.isin(after, _AFTER_VALUES) | (after == _LONGER)]
+    before = letters[places - 1]  # of a text that begins with it: its quote
+    return bool(np.isin(before, _BEFORE_VALUES).any())
 
 
 def _is_utf8(joined: bytes) -> bool:

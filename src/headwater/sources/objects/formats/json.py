@@ -71,9 +71,10 @@ class JsonObjects:
     def _joined(self, texts: Sequence[bytes], made: Decoded) -> list[int]:
         """Parse what is plain; give the numbers of the objects that are not, or that Arrow refuses."""
         ended = [text if text[-1:] == b"\n" else text + b"\n" for text in texts]
-        if any(b"\r\n" in text for text in ended):
-            ended = [text.replace(b"\r\n", b"\n") for text in ended]
         joined = b"".join(ended)
+        if b"\r" in joined:
+            ended = [text.replace(b"\r\n", b"\n") for text in ended]
+            joined = b"".join(ended)
         ends = np.cumsum(np.fromiter(map(len, ended), np.int64, len(ended)))
         letters = np.frombuffer(joined, np.uint8)
         newlines = np.flatnonzero(letters == _NEWLINE)
