@@ -33,6 +33,7 @@ from headwater.engine.session import SessionHolder
 from headwater.engine.window_block import WindowBlock, window_block
 from headwater.model.errors import InputError, SettingsError
 from headwater.model.faults import Faults, faults_from
+from headwater.model.ledger import KeepsLedgers, LedgerForPeople, no_ledger
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.secret import Secret
 from headwater.model.sink import Sink
@@ -41,10 +42,12 @@ from headwater.model.store import Store
 from headwater.progress import opening as progress_opening
 from headwater.services.jars import ensure_jars
 from headwater.sources import opening as source_opening
+from headwater.sources.opening import Surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.engine.bookmark_desk import BookmarkDesk
     from headwater.engine.reject_shelf import KeptReject
     from headwater.engine.replay import Replayed
 
@@ -157,6 +160,24 @@ class Pipeline:
             )
             return store.swap(lease.lease, progress, progress.rewound(target), entry)
 
+    def ledger(self) -> LedgerForPeople:
+        """The bookmarks of a source of objects."""
+        return _ledger(self.project.store, self.name)
+
+    @contextmanager
+    def bookmarks(self) -> Iterator[BookmarkDesk]:
+        """What is remembered of each object, to look at and to change."""
+        from headwater.engine.bookmark_desk import BookmarkDesk  # noqa: PLC0415 - a cycle needs none of it
+        from headwater.sources.objects.source import WatchedObjects  # noqa: PLC0415
+
+        with self._source() as source:
+            if not isinstance(source, WatchedObjects):
+                raise InputError(
+                    f"{self.name}: only a source of objects has bookmarks",
+                    hint=f"its mark says how far it is read: headwater marks {self.name}",
+                )
+            yield BookmarkDesk(self.name, source, self.ledger(), self.project.store, whoami())
+
     def rejects(self) -> Sequence[KeptReject]:
         """The rows that were set aside and have not landed since, oldest first."""
         from headwater.engine.reject_shelf import kept_rejects  # noqa: PLC0415 - needs Spark
@@ -212,9 +233,10 @@ class Pipeline:
 
     def _open_source(self) -> Source:
         session = self.project.session
-        return source_opening.open_source(
-            self.settings.source, self.folder, os.cpu_count() or 1, lambda: session.for_pipeline(self.name)
+        around = Surroundings(
+            spark=lambda: session.for_pipeline(self.name), ledger=self.ledger, s3=self.project.settings.s3
         )
+        return source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1, around)
 
     @contextmanager
     def _source(self) -> Iterator[Source]:
@@ -244,11 +266,17 @@ def run_once(pipeline: str | Path | Pipeline, *, spark: SparkSession | None = No
 
 
 def open_source(
-    settings: Mapping[str, object], *, folder: Path | None = None, spark: SparkSession | None = None
+    settings: Mapping[str, object],
+    *,
+    folder: Path | None = None,
+    spark: SparkSession | None = None,
+    store: Store | None = None,
+    name: str = "",
 ) -> Source:
     """A source of its own, by the settings of a pipeline file: `{"sql": {"url": …, "table": …, "cursor": …}}`.
 
-    `spark`: the session in which databases behind a JDBC driver are read.
+    `spark`: the session in which databases behind a JDBC driver are read. `store` and `name`: where bookmarks of objects
+    are kept, and under which pipeline's name: the same as for `window`.
     """
     try:
         checked = SourceSettings.model_validate(settings)
@@ -256,8 +284,17 @@ def open_source(
         # The values stay out: an address may hold a password (G11).
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
         raise SettingsError(f"the source's settings cannot be used: {'; '.join(wrong)}") from None
-    session = None if spark is None else lambda: spark
-    return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1, session)
+    around = Surroundings(
+        spark=None if spark is None else lambda: spark,
+        ledger=None if store is None else lambda: _ledger(store, name),
+    )
+    return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1, around)
+
+
+def _ledger(store: Store, name: str) -> LedgerForPeople:
+    if not isinstance(store, KeepsLedgers):
+        raise no_ledger(store.address)
+    return store.ledger(name)
 
 
 def open_store(*addresses: str, folder: Path | None = None) -> Store:

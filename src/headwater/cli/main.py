@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwater import __version__
-from headwater.cli import rejects
+from headwater.cli import bookmarks, rejects
 from headwater.cli.command import with_common_flags
 from headwater.cli.doctor import doctor
 from headwater.cli.jars import jars
@@ -76,10 +76,32 @@ def demo(
 for _function in (demo, run, plan, check, status, history, marks, rewind, sql, stack, jars, schema, doctor):
     app.command(_function.__name__)(with_common_flags(_function))
 
-_rejects = typer.Typer(name="rejects", help="Rows that were set aside because they could not be kept.")
-for _name, _command in (("list", rejects.list_rejects), ("show", rejects.show), ("replay", rejects.replay)):
-    _rejects.command(_name)(with_common_flags(_command))
-app.add_typer(_rejects)
+
+def _add_group(name: str, about: str, commands: Mapping[str, Callable[..., None]]) -> None:
+    group = typer.Typer(name=name, help=about)
+    for command, function in commands.items():
+        group.command(command)(with_common_flags(function))
+    app.add_typer(group)
+
+
+_add_group(
+    "rejects",
+    "Rows that were set aside because they could not be kept.",
+    {"list": rejects.list_rejects, "show": rejects.show, "replay": rejects.replay},
+)
+_add_group(
+    "bookmarks",
+    "What a source of objects remembers of each of them.",
+    {
+        "list": bookmarks.list_bookmarks,
+        "show": bookmarks.show,
+        "count": bookmarks.count,
+        "remove": bookmarks.remove,
+        "retry": bookmarks.retry,
+        "export": bookmarks.export,
+        "import": bookmarks.import_bookmarks,
+    },
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

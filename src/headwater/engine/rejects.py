@@ -58,6 +58,11 @@ class Rejects:
             self._postpone(parts)
             self._postponed = names
 
+    @property
+    def postponed(self) -> frozenset[str]:
+        """The parts of the window that bring no row to it."""
+        return self._postponed
+
     def landings(self) -> Sequence[Landing]:
         """Of the window so far, one per stream that had rejects."""
         return [landing for _, landing in self._landed.values()]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headwater.engine.lease import held_lease
+from headwater.engine.planning import next_window
 from headwater.model.errors import RunError, UnknownName
 from headwater.model.progress import HistoryEntry, Intent
 from headwater.model.rows import Rows
@@ -65,11 +66,12 @@ def window_block(
     with held_lease(store, name, owner, lease_seconds) as lease:
         progress = store.load(name)
         if progress.intent is None:
-            plan = source.plan(progress.mark)
+            run = uuid.uuid4().hex[:12]
+            plan = next_window(source, progress.mark, lease.lease, run)
             if plan.window is None:
                 yield WindowBlock(None, {})
                 return
-            intent = Intent(uuid.uuid4().hex[:12], plan.window, dt.datetime.now(dt.UTC))
+            intent = Intent(run, plan.window, dt.datetime.now(dt.UTC))
             progress = store.swap(lease.lease, progress, progress.intending(intent), None)
         else:
             intent = progress.intent  # G5: what an earlier block began is tried again, over the same window

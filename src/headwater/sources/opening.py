@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwater.config.objects_source import ObjectsSource
 from headwater.config.pipeline import SourceSettings
+from headwater.config.s3 import S3Settings
 from headwater.config.sql_source import SqlSource
 from headwater.model.errors import InputError
+from headwater.model.ledger import Ledger
 from headwater.model.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def open_source(
-    settings: SourceSettings, folder: Path, cores: int, spark: Callable[[], SparkSession] | None = None
-) -> Source:
-    """The source of one pipeline; relative paths are taken from `folder`. Connects when first used.
+@dataclass(frozen=True)
+class Surroundings:
+    """What some kinds of source need of the project; each is asked for when a source first needs it."""
 
-    `spark` gives the session whose JVM holds JDBC drivers; sources that need none never call it.
-    """
+    spark: Callable[[], SparkSession] | None = None  # the session whose JVM holds JDBC drivers
+    ledger: Callable[[], Ledger] | None = None  # the pipeline's bookmarks
+    s3: S3Settings = field(default_factory=S3Settings)
+
+
+_ALONE = Surroundings()
+
+
+def open_source(settings: SourceSettings, folder: Path, cores: int, around: Surroundings = _ALONE) -> Source:
+    """The source of one pipeline; relative paths are taken from `folder`. Connects when first used."""
     if settings.sql is not None:
-        return _open_sql(settings.sql, folder, cores, spark)
+        return _open_sql(settings.sql, folder, cores, around.spark)
     if settings.kafka is not None:
         from headwater.sources.kafka.source import ReadTopics  # noqa: PLC0415 - other sources need no librdkafka
 
         return ReadTopics(settings.kafka, folder, cores)
-    raise InputError("the pipeline has no source", hint="write source: {sql: …} or source: {kafka: …}")
+    if settings.objects is not None:
+        return _open_objects(settings.objects, folder, around)
+    raise InputError("the pipeline has no source", hint="write source: {sql: …}, {kafka: …} or {objects: …}")
+
+
+def _open_objects(settings: ObjectsSource, folder: Path, around: Surroundings) -> Source:
+    from headwater.sources.objects.opening import open_container  # noqa: PLC0415 - other sources need none of it
+    from headwater.sources.objects.source import WatchedObjects  # noqa: PLC0415
+
+    if around.ledger is None:
+        raise InputError(
+            "a source of objects keeps bookmarks in a progress store", hint="run it as a pipeline, or pass store=…"
+        )
+    return WatchedObjects(settings, open_container(settings, folder, around.s3), around.ledger)
 
 
 def _open_sql(settings: SqlSource, folder: Path, cores: int, spark: Callable[[], SparkSession] | None) -> Source:
@@ -56,7 +80,7 @@ def _open_sql(settings: SqlSource, folder: Path, cores: int, spark: Callable[[],
         if spark is None:
             raise InputError(
                 "url: a database behind a JDBC driver is read in a Spark session",
-                hint="pass one: open_source(…, spark=lambda: session)",
+                hint="pass one: open_source(…, spark=session)",
             )
         return PolledSql(settings, JdbcDatabase(settings, folder, spark), cores)
     shown = scheme if separator else "what is written"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headwater.config.pipeline import SourceSettings
 from headwater.model.window import Window
-from headwater.sources.opening import open_source
+from headwater.sources.opening import Surroundings, open_source
 from tests.sources.polling import Poller, stored_window
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class JdbcPoller(Poller):
     def __init__(self, spark: SparkSession, url: str, *, folder: Path = Path(), **settings: object) -> None:
         self.settings = SourceSettings.model_validate({"sql": {"url": url, **settings}})
         self.spark, self.folder = spark, folder
-        self.source = open_source(self.settings, folder, 2, lambda: spark)
+        self.source = open_source(self.settings, folder, 2, Surroundings(spark=lambda: spark))
         self.mark, self.warnings, self.plan = None, [], None
 
     def read(self, window: Window) -> dict[str, list[dict]]:
@@ -32,7 +32,7 @@ class JdbcPoller(Poller):
     def in_another_process(self) -> JdbcPoller:
         other = JdbcPoller.__new__(JdbcPoller)
         other.__dict__.update(self.__dict__)
-        other.source = open_source(self.settings, self.folder, 2, lambda: self.spark)
+        other.source = open_source(self.settings, self.folder, 2, Surroundings(spark=lambda: self.spark))
         other.warnings, other.plan = [], None
         return other
 

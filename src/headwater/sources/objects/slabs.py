@@ -53,8 +53,8 @@ class Slab:
             lengths, content = texts.of(begin, end)
             made.update(lengths)
             made.update(content)
-        made.update(self._sizes[begin:end])
-        made.update(self._modified[begin:end])
+        made.update(self._sizes[begin:end].data)
+        made.update(self._modified[begin:end].data)
         return bytes(made.digest())
 
 
@@ -73,8 +73,8 @@ class _Texts:
     def text(self, row: int) -> bytes:
         return bytes(self._content[self._edges[row] : self._edges[row + 1]])
 
-    def of(self, begin: int, end: int) -> tuple[Numbers, memoryview]:
-        return self._lengths[begin:end], self._content[self._edges[begin] : self._edges[end]]
+    def of(self, begin: int, end: int) -> tuple[memoryview, memoryview]:
+        return self._lengths[begin:end].data, self._content[self._edges[begin] : self._edges[end]]
 
 
 def _numbers(column: pa.ChunkedArray) -> Numbers:

@@ -71,6 +71,7 @@ def stage(found: Iterable[Difference], look: Pass, mark: ObjectsMark, settings: 
         waiting.blocks += difference.blocks
         if waiting.count >= _WRITTEN_AT_ONCE:
             waiting.write()
+    waiting.write()  # before the ledger is asked: what has changed or is gone meanwhile is no longer due
     due = ledger.due(dt.datetime.now(dt.UTC), _RETRIES_AT_ONCE)
     if due.num_rows:
         waiting.bookmarks.append(_again(due, numbering, look.run))

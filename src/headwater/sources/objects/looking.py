@@ -1,0 +1,73 @@
+"""Looks at the container: into the ledger, or only to say what there would be; and the next window of the queue."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.config.objects_source import ObjectsSource
+from headwater.model.ledger import Ledger
+from headwater.model.marks import ObjectsMark
+from headwater.sources.objects.comparing import Difference, differences
+from headwater.sources.objects.container import Container
+
+from headwater.sources.objects.staging import Pass, stage
+
+
+@dataclass(frozen=True)
+class NextWindow:
+    """A generation of the queue."""
+
+    end: ObjectsMark
+    objects: int
+    size: int  # in bytes
+
+
+def look(container: Container, work: Pass, mark: ObjectsMark, settings: ObjectsSource) -> None:
+    """List, compare, and queue what is new."""
+    stage(_found(container, work.ledger, settings), work, mark, settings)
+
+
+def would_stage(container: Container, ledger: Ledger, settings: ObjectsSource) -> tuple[int, int]:
+    """How many objects a look would queue, and their bytes."""
+    count, size = 0, 0
+    for difference in _found(container, ledger, settings):
+        count += difference.changed.num_rows + (difference.gone.num_rows if settings.deleted == "remove_rows" else 0)
+        size += pc.sum(difference.changed["size"]).as_py() or 0
+    due = ledger.due(dt.datetime.now(dt.UTC), settings.max_objects)
+    return count + due.num_rows, size + (pc.sum(due["size"]).as_py() or 0)
+
+
+def _found(container: Container, ledger: Ledger, settings: ObjectsSource) -> Iterator[Difference]:
+    after = ledger.last_key() if settings.order == "lexical" else None
+    return differences(container.listing(after), ledger, after)
+
+
+def next_window(
+    ledger: Ledger, mark: ObjectsMark, generation: int, container: Container, settings: ObjectsSource
+) -> NextWindow | None:
+    """The window of one generation; None where nothing of it is left (its objects have changed again since)."""
+    pages = list(ledger.window(generation - 1, generation))
+    if not pages:
+        return None
+    queued = pa.concat_tables(pages)
+    read = queued.filter(pc.equal(queued["state"], "read"))
+    if not read.num_rows and settings.deleted != "remove_rows":
+        return None
+    new = pc.and_(pc.invert(read["earlier"]), pc.equal(read["tries"], 0))
+    count = mark.count + (pc.sum(new).as_py() or 0) - (queued.num_rows - read.num_rows)
+    columns = mark.columns if settings.schema else _columns_after(mark, read, settings, container)
+    end = replace(mark, generation=generation, count=max(count, 0), columns=columns)
+    return NextWindow(end, queued.num_rows, pc.sum(read["size"]).as_py() or 0)
+
+
+def _columns_after(
+    mark: ObjectsMark, read: pa.Table, settings: ObjectsSource, container: Container
+) -> Mapping[str, tuple[int, str]]:
+    from headwater.sources.objects.found_columns import columns_after  # noqa: PLC0415 - parsers; many poll idly
+
+    return columns_after(mark.columns, [read], settings, container)
