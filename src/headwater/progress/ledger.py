@@ -218,7 +218,9 @@ def _table(rows: Sequence[Row]) -> pa.Table:
     import pyarrow as pa  # noqa: PLC0415 - stores that keep no bookmarks never need it
 
     schema = bookmark_schema()
-    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [[] for _ in schema]
+    if not rows:
+        return schema.empty_table()  # to make arrays of lists, even of empty ones, Arrow imports pandas
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True))
     arrays = [pa.array(_values(field, values), field.type) for field, values in zip(schema, columns, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
