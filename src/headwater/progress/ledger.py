@@ -219,7 +219,7 @@ def _table(rows: Sequence[Row]) -> pa.Table:
 
     schema = bookmark_schema()
     if not rows:
-        return schema.empty_table()  # to make arrays of lists, even of empty ones, Arrow imports pandas
+        return pa.Table.from_batches([], schema)  # without arrays of lists, for which Arrow imports pandas
     columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True))
     arrays = [pa.array(_values(field, values), field.type) for field, values in zip(schema, columns, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -36,7 +36,7 @@ class Difference:
 def differences(listing: Iterable[pa.RecordBatch], ledger: Ledger, after: str | None = None) -> Iterator[Difference]:
     """In the order of keys. With `after` the listing holds only what lies behind every bookmark."""
     walk = _Walk(ledger, after)
-    rest: pa.Table = LISTING.empty_table()
+    rest: pa.Table = pa.Table.from_batches([], LISTING)
     for table in slabs(listing, SLAB):
         slab = Slab(pa.concat_tables([rest, table]))
         used = walk.take(slab, last=False)

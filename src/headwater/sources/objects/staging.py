@@ -92,7 +92,7 @@ class _Waiting:
 
     def write(self) -> None:
         if self.bookmarks or self.blocks:
-            staged = pa.concat_tables(self.bookmarks) if self.bookmarks else BOOKMARKS.empty_table()
+            staged = pa.concat_tables(self.bookmarks) if self.bookmarks else pa.Table.from_batches([], BOOKMARKS)
             self.look.ledger.stage(self.look.lease, staged, self.blocks)
             self.bookmarks, self.blocks = [], []
 
