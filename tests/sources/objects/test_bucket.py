@@ -7,36 +7,17 @@ import io
 import pickle
 import time
 
-import boto3
 import pyarrow as pa
 import pytest
-from botocore.config import Config
 
 from headwater.model.errors import SourceUnreachable
 from headwater.sources.objects.container import LISTING_COLUMNS, ObjectChanged, ObjectGone
 from headwater.sources.objects.s3_requests import S3Requests
 from tests.sources.objects.opened import by_bytes, keys, listed, opened_bucket
+from tests.sources.objects.s3_objects import amazons_client, put, put_many
 from tests.stack import S3ForTests
 
 _PART = 5 * 1024 * 1024  # the least that S3 takes
-
-
-def s3_client(s3: S3ForTests):
-    """Amazon's own client."""
-    return boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint,
-        region_name=s3.region,
-        aws_access_key_id=s3.access_key,
-        aws_secret_access_key=s3.secret_key,
-        config=Config(s3={"addressing_style": "path"}),
-    )
-
-
-def put(s3: S3ForTests, bucket: str, contents: dict[str, bytes]) -> None:
-    client = s3_client(s3)
-    for key, content in contents.items():
-        client.put_object(Bucket=bucket, Key=key, Body=content)
 
 
 def test_objects_are_listed_with_their_columns(s3: S3ForTests, bucket: str) -> None:
@@ -46,7 +27,7 @@ def test_objects_are_listed_with_their_columns(s3: S3ForTests, bucket: str) -> N
     found = listed(container)
     assert list(found) == ["b.json", "empty.json", "in/a.json"]
     assert [version.size for version in found.values()] == [5, 0, 1]
-    told = s3_client(s3).head_object(Bucket=bucket, Key="b.json")
+    told = amazons_client(s3).head_object(Bucket=bucket, Key="b.json")
     assert found["b.json"].etag == told["ETag"].strip('"')
     assert found["b.json"].modified // 1_000_000 == told["LastModified"].timestamp()
     assert container.fetch(found["empty.json"]) == b""
@@ -58,7 +39,7 @@ def test_objects_are_listed_with_their_columns(s3: S3ForTests, bucket: str) -> N
 
 def test_many_pages_come_in_the_order_of_bytes(s3: S3ForTests, bucket: str) -> None:
     names = [f"d{n % 11}{'-x' * (n % 2)}/{n:05}.json" for n in range(2500)]
-    put(s3, bucket, dict.fromkeys(names, b"x"))
+    put_many(s3, bucket, dict.fromkeys(names, b"x"))
     container = dataclasses.replace(opened_bucket(s3, bucket), page_size=333)
     pages = list(container.listing())
     assert [page.num_rows for page in pages] == [333] * 7 + [169]
@@ -101,7 +82,7 @@ def test_a_renamed_object_is_gone_and_new(s3: S3ForTests, bucket: str) -> None:
     put(s3, bucket, {"a": b"content"})
     container = opened_bucket(s3, bucket)
     before = listed(container)["a"]
-    client = s3_client(s3)
+    client = amazons_client(s3)
     client.copy_object(Bucket=bucket, Key="b", CopySource={"Bucket": bucket, "Key": "a"})
     client.delete_object(Bucket=bucket, Key="a")
     assert keys(container) == ["b"]
@@ -111,7 +92,7 @@ def test_a_renamed_object_is_gone_and_new(s3: S3ForTests, bucket: str) -> None:
 
 
 def test_an_object_of_several_parts_is_read(s3: S3ForTests, bucket: str) -> None:
-    client = s3_client(s3)
+    client = amazons_client(s3)
     upload = client.create_multipart_upload(Bucket=bucket, Key="big")["UploadId"]
     content = bytes(range(256)) * (_PART // 256) + b"the end"
     parts = []
@@ -168,8 +149,8 @@ def test_a_bucket_that_is_gone_while_objects_are_read_is_told_from_an_object_tha
     put(s3, bucket, {"a": b"x"})
     container = opened_bucket(s3, bucket)
     version = listed(container)["a"]
-    s3_client(s3).delete_object(Bucket=bucket, Key="a")
-    s3_client(s3).delete_bucket(Bucket=bucket)
+    amazons_client(s3).delete_object(Bucket=bucket, Key="a")
+    amazons_client(s3).delete_bucket(Bucket=bucket)
     for key in ("a", "a//b"):  # one by each of the two clients
         with pytest.raises(SourceUnreachable, match="NoSuchBucket"):
             container.fetch(dataclasses.replace(version, key=key))

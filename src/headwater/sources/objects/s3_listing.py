@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from html import unescape
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree as ET
@@ -100,11 +101,10 @@ def _ascending(page: pa.RecordBatch, last: str, access: S3Access) -> str:
     import pyarrow.compute as pc  # noqa: PLC0415
 
     keys = page["key"]
-    first, end = str(keys[0]), str(keys[-1])
-    ordered = pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py() is not False
-    if not ordered or first <= last:
-        raise SourceUnreachable(
-            f"{access}: list objects: the server does not list keys in the order of their bytes (around {first!r})",
-            hint="directory buckets (S3 Express) and some servers cannot be watched; copy the objects to another bucket",
-        )
-    return end
+    if str(keys[0]) > last and pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py() is not False:
+        return str(keys[-1])
+    first, second = next(pair for pair in pairwise([last, *keys.to_pylist()]) if pair[0] >= pair[1])
+    raise SourceUnreachable(
+        f"{access}: list objects: the server lists {first!r} before {second!r}, which is not the order of their bytes",
+        hint="directory buckets (S3 Express) and some servers cannot be watched; copy the objects to another bucket",
+    )

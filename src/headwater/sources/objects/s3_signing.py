@@ -50,7 +50,8 @@ def escaped_path(key: str) -> str:
 
 def escaped_query(query: Mapping[str, str]) -> str:
     """In the order in which it is signed."""
-    return "&".join(f"{quote(name, safe=_PLAIN)}={quote(value, safe=_PLAIN)}" for name, value in sorted(query.items()))
+    pairs = [f"{quote(name, safe=_PLAIN)}={quote(value, safe=_PLAIN)}" for name, value in query.items()]
+    return "&".join(sorted(pairs, key=lambda pair: pair.split("=")))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class Selection:
 
     @classmethod
     def of(cls, settings: ObjectsSource, below: str) -> Selection:
+        for pattern in (settings.pattern, *settings.ignore):
+            to_regex(pattern)  # G12: what it refuses is refused before anything runs
         selection = cls(
             below,
             settings.pattern,
