@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from headwater.engine.lease import held_lease
 from headwater.model.errors import InputError, RunError, UnknownName
-from headwater.model.ledger import LedgerForPeople, State
+from headwater.model.ledger import Block, LedgerForPeople, State
 from headwater.model.marks import ObjectsMark
 from headwater.model.progress import Lease
 from headwater.model.store import Store
@@ -29,6 +29,7 @@ _STATES: Mapping[str, State] = {
     "gone": "gone",
 }
 _PAGE = 10_000
+_EVERYWHERE = (Block("", b"", 0),)  # a block that no listing equals: the next look compares what lies in it
 
 
 class HasBookmarks(Protocol):
@@ -127,7 +128,7 @@ class BookmarkDesk:
                 read = [row for row in rows if _is_read(row, own[row["key"]])]
                 known, newer = known + len(read), newer + len(rows) - len(read)
                 if read:
-                    self._ledger.stage(lease, _landed_table(read, self._generation()), ())
+                    self._ledger.stage(lease, _landed_table(read, self._generation()), _EVERYWHERE)
         return Imported(known, newer, len(own) - known - newer, len(bookmarks) - len(own))
 
     @contextmanager

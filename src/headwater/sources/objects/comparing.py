@@ -97,8 +97,8 @@ class _Walk:
     def _range(self, slab: Slab, begin: int, end: int, until: str | None) -> None:
         """What was listed between `_first` and `until`."""
         old, digest = self._block, slab.digest(begin, end)
-        if (old and _is(old, digest)) or (begin == end and self._only_new):
-            return
+        if _is(old, digest) if old else begin == end:
+            return  # as it was; or no block, so no bookmarks, and no objects
         first = slab.key(begin) if self._only_new else self._first
         made = list(_blocks(slab, begin, end, old))
         for low, high in _other_parts(old, made, begin, end):
