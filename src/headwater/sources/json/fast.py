@@ -16,6 +16,7 @@ here must be what `strict` takes, message by message:
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -59,7 +60,7 @@ class FastJson:
     def parse_lines(self, joined: bytes, count: int) -> pa.RecordBatch | None:
         """The same for messages that stand on lines of their own, every one from `{` to `}` (see `odd_lines`)."""
         letters = np.frombuffer(joined, np.uint8)
-        if _has_constants(letters) or not _is_utf8(joined):
+        if _has_constants(letters) or not is_utf8(joined):
             return None
         if self._decimals and _has_exponents(letters):
             return None
@@ -163,11 +164,11 @@ def _stands_as_value(letters: np.ndarray, word: bytes) -> bool:
     return bool(np.isin(before, _BEFORE_VALUES).any())
 
 
-def _is_utf8(joined: bytes) -> bool:
-    if joined.isascii():
+def is_utf8(data: bytes | mmap.mmap) -> bool:
+    if isinstance(data, bytes) and data.isascii():
         return True
-    edges = pa.py_buffer(np.array([0, len(joined)], np.int64))
-    text = pa.Array.from_buffers(pa.large_string(), 1, [None, edges, pa.py_buffer(joined)])
+    edges = pa.py_buffer(np.array([0, len(data)], np.int64))
+    text = pa.Array.from_buffers(pa.large_string(), 1, [None, edges, pa.py_buffer(data)])
     try:
         text.validate(full=True)  # three times as fast as decoding
     except pa.ArrowInvalid:

@@ -35,6 +35,8 @@ _MOST_DIGITS = 400  # beyond this no type has room, and writing out the number w
 _EXACT = Context(prec=2 * _MOST_DIGITS)  # Python's own rounds to 28 digits
 _FLOAT32_MAX = 3.4028235677973366e38  # what rounds to infinity in `float`
 _SHOWN = 40
+_BOOLEANS = {"true": True, "false": False}
+_CONSTANTS = ("NaN", "Infinity", "-Infinity")  # numbers that texts have, and JSON has not
 
 
 class Misfit(Exception):
@@ -82,6 +84,25 @@ class StrictJson:
             for position, field in enumerate(self._schema)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+class Texts:
+    """The same rules for one column of a format that has nothing but texts: numbers and constants without quotes."""
+
+    def __init__(self, field: pa.Field) -> None:
+        self._type, self._nullable = field.type, field.nullable
+        self._convert = _of_text(field.type)
+
+    def value(self, text: str | None) -> Any:
+        """Ready for `array`. Raises Misfit."""
+        if text is None:
+            if not self._nullable:
+                raise Misfit("NULL, and the schema says NOT NULL")
+            return None
+        return self._convert(text)
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([_named(value, self._type) for value in values], self._type)
 
 
 def is_number(value: Any) -> bool:
@@ -147,6 +168,28 @@ def _of_type(kind: pa.DataType) -> Convert:  # noqa: PLR0911 - one line per type
     if t.is_map(kind):
         return _map(kind)
     return _struct(list(kind))
+
+
+def _of_text(kind: pa.DataType) -> Convert:
+    convert = _of_type(kind)
+
+    def converted(text: str) -> Any:
+        if pa.types.is_boolean(kind):
+            return convert(_BOOLEANS.get(text.lower(), text))
+        if pa.types.is_floating(kind) and text in _CONSTANTS:
+            return float(text)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return convert(_Number(text) if _DECIMAL.fullmatch(text) else text)
+        if pa.types.is_nested(kind):
+            try:
+                return convert(_decoded(text))
+            except json.JSONDecodeError as error:
+                raise Misfit(f"no JSON: {error.msg} at character {error.pos:,}") from None
+            except RecursionError:
+                raise Misfit("nested too deeply") from None
+        return convert(text)
+
+    return converted
 
 
 def _boolean(value: Any) -> bool:

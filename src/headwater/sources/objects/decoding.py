@@ -30,6 +30,7 @@ class Reading:
     format: str
     content: pa.Schema  # the columns that the objects' content gives
     metadata: tuple[tuple[ObjectMetadata, str], ...]  # what is shown of an object → the column's name
+    declared: bool = True  # somebody wrote these columns; else they were found
     json_as: str = "auto"
     csv: CsvSettings = field(default_factory=CsvSettings)
     compression: str = "auto"
@@ -50,6 +51,7 @@ def reading_of(settings: ObjectsSource, columns: Columns, stream: str) -> Readin
         format=settings.format,
         content=_content(settings, columns),
         metadata=tuple(settings.metadata_columns.items()),
+        declared=settings.schema is not None,
         json_as=settings.json_as,
         csv=settings.csv,
         compression=settings.compression,

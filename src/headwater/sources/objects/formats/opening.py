@@ -22,6 +22,10 @@ def open_decoder(reading: Reading) -> Decoder:
             from headwater.sources.objects.formats.json import JsonObjects  # noqa: PLC0415
 
             return JsonObjects(schema, reading.json_as)
+        case "csv":
+            from headwater.sources.objects.formats.csv import CsvObjects  # noqa: PLC0415
+
+            return CsvObjects(schema, reading.csv, declared=reading.declared)
         case "text":
             from headwater.sources.objects.formats.text import TextObjects  # noqa: PLC0415
 

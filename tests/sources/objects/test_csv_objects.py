@@ -1,0 +1,258 @@
+"""CSV objects: by name or position, quoted or not, exactly or set aside (G8)."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from headwater.config.objects_source import CsvSettings
+from headwater.sources.ddl_schema import schema_of
+from headwater.sources.objects.formats.csv import CsvObjects
+from tests.sources.objects.shelf import Shelf
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def rows(shelf: Shelf, content: bytes | str, schema: str = "a bigint, b string", **more: object) -> list[tuple]:
+    shelf.put("x.csv", content)
+    return [tuple(row.values()) for row in shelf.rows(format="csv", schema=schema, metadata=[], **more)]
+
+
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        ("a,b\n1,x\n2,y\n", [(1, "x"), (2, "y")]),
+        ("a,b\n1,x\n2,y", [(1, "x"), (2, "y")]),
+        ("a,b\r\n1,x\r\n", [(1, "x")]),
+        ("a,b\r1,x\r", [(1, "x")]),
+        ("\ufeffa,b\n1,x\n", [(1, "x")]),
+        ("b,a\nx,1\n", [(1, "x")]),
+        ("c,b,d\n9,x,8\n", [(None, "x")]),
+        ("a,b\n,\n", [(None, None)]),
+        ('a,b\n1,""\n', [(1, "")]),
+        ('"a","b"\n"1","x,\ny ""z"""\n', [(1, 'x,\ny "z"')]),
+        ('a,b\n1,5" pipe\n', [(1, '5" pipe')]),
+        ("a,b\n\n1,x\n\n\n2,y\n\n", [(1, "x"), (2, "y")]),
+        ("a,b\n 1,x\n", []),
+        ("a,b\n", []),
+        ("a,b", []),
+        ("", []),
+        ("\n\n", []),
+        ("a,b\n1, x \n", [(1, " x ")]),
+        ("a,b\n1,é\x00\n", [(1, "é\x00")]),
+        ("a,c,c\n1,2,3\n", [(1, None)]),
+    ],
+)
+def test_records_are_rows_by_the_names_in_the_header(shelf: Shelf, content: str, kept: list[tuple]):
+    assert rows(shelf, content) == kept
+
+
+def test_how_it_is_written_can_be_said(shelf: Shelf):
+    odd = {"header": False, "delimiter": ";", "quote": "'", "escape": "\\", "null": ["\\N", "-"]}
+    content = "1;'x;y'\n2;-\n3;'-'\n4;a\\;b\n5;'it\\'s'\n6;\n"
+    assert rows(shelf, content, csv=odd) == [(1, "x;y"), (2, None), (3, "-"), (4, "a;b"), (5, "it's"), (6, "")]
+    assert rows(shelf, "1\tx\n", csv={"header": False, "delimiter": "\t"}) == [(1, "x")]
+
+
+def test_objects_with_their_columns_in_another_order_fit_together(shelf: Shelf):
+    shelf.put("1", "a,b\n1,x\n")
+    shelf.put("2", "b,c,a\ny,,2\n")
+    shelf.put("3", "a\n3\n")
+    found = shelf.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    assert [tuple(row.values()) for row in found] == [(1, "x", 2), (2, "y", 2), (3, None, 2)]
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "reason"),
+    [
+        ("c,d\n1,2\n", {}, "none of the columns a, b is there; its columns: c, d"),
+        ("a,a\n1,2\n", {}, "column a stands twice"),
+        ('a,b\n1,"open\n2,y\n', {}, "a quote is never closed"),
+        ('a,b\n1,"open', {}, "a quote is never closed"),
+        ('a,b\n1,"x"z\n', {}, "row 2: a value goes on behind its closing quote"),
+        ('a,b\n1,"x" ,\n', {}, "row 2: a value goes on behind its closing quote"),
+        ("1,2,3\n", {"csv": {"header": False}}, "3 columns, and the schema has 2"),
+        (b"a,\xff\n1,2\n", {}, "not UTF-8"),
+        ("b\nx\n", {"schema": "a bigint NOT NULL, b string"}, "no column a, and the schema says NOT NULL"),
+        (b"PAR1\x15\x04\x15\x00\n", {}, "none of the columns"),
+    ],
+)
+def test_an_object_that_is_not_such_a_csv_brings_no_row(shelf: Shelf, content: str, more: dict, reason: str):
+    shelf.put("good", "a,b\n1,x\n" if "csv" not in more else "1,x\n")
+    assert len(rows(shelf, content, **{"schema": "a bigint, b string", **more})) == 1
+    (told,) = [why for (key, row), why in shelf.told().items() if key == "x.csv" and row is None]
+    assert reason in told
+
+
+def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_rows(shelf: Shelf):
+    content = b'a,b\n1,x\nx,"q,\n1"\n3\n4,y,z\n\n5,\xff\n6,"\xc3\xa9"\n0x10,h\n'
+    shelf.put("x.csv", content)
+    found = shelf.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    assert [tuple(row.values()) for row in found] == [(1, "x", 2), (6, "é", 7)]
+    assert [(r.place["row"], r.reason, r.payload) for r in sorted(shelf.rejects, key=lambda r: r.place["row"])] == [
+        (3, "a: expected a number, found the text 'x'", b'x,"q,\n1"'),
+        (4, "2 columns, 1 values", b"3"),
+        (5, "2 columns, 3 values", b"4,y,z"),
+        (6, "b: not UTF-8 at byte 0", b"5,\xff"),
+        (8, "a: expected a number, found the text '0x10'", b"0x10,h"),
+    ]
+    assert shelf.rejects[0].more["columns"] == ["a", "b"]
+
+
+UTC8 = dt.datetime(2026, 3, 2, 8, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "text", "kept"),
+    [
+        ("bigint", "007", 7),
+        ("bigint", "+5", 5),
+        ("bigint", "5.0", 5),
+        ("bigint", "1e2", 100),
+        ("bigint", "9223372036854775808", None),
+        ("tinyint", "128", None),
+        ("int", " 5", None),
+        ("int", "", None),
+        ("boolean", "TRUE", True),
+        ("boolean", "1", None),
+        ("double", "1.50", 1.5),
+        ("double", "1e400", None),
+        ("double", "Infinity", float("inf")),
+        ("double", "inf", None),
+        ("float", "1e39", None),
+        ("float", "0.5", 0.5),
+        ("decimal(5,2)", "1.5", Decimal("1.50")),
+        ("decimal(5,2)", "1.234", None),
+        ("decimal(5,2)", "1234.5", None),
+        ("decimal(38,10)", "1e27", Decimal("1e27")),
+        ("decimal(38,10)", "1e28", None),
+        ("date", "2026-03-02", dt.date(2026, 3, 2)),
+        ("date", "02.03.2026", None),
+        ("timestamp", "2026-03-02 08:00:00Z", UTC8),
+        ("timestamp", "2026-03-02 08:00:00", None),
+        ("timestamp", "2026-03-02T10:00:00.000000000+02:00", UTC8),
+        ("timestamp_ntz", "2026-03-02 08:00:00", UTC8.replace(tzinfo=None)),
+        ("timestamp_ntz", "2026-03-02T08:00:00.1234567", None),
+        ("binary", "AP8=", b"\x00\xff"),
+        ("array<int>", "[1, null]", [1, None]),
+        ("struct<x: int>", '{"x": "y"}', None),
+    ],
+)
+def test_texts_become_values_exactly_or_not_at_all(shelf: Shelf, ddl: str, text: str, kept: object):
+    quoted = '"' + text.replace('"', '""') + '"'
+    found = rows(shelf, f"a,b\n{quoted},\n", f"a {ddl}")
+    assert found == ([] if kept is None else [(kept,)])
+    assert len(shelf.rejects) == (kept is None)
+
+
+def test_one_bad_value_among_many_is_found(shelf: Shelf):
+    lines = [f"{number},t{number}" for number in range(10_000)]
+    lines[7_777] = "oops,t"
+    found = rows(shelf, "\n".join(["a,b", *lines]))
+    assert len(found) == 9_999
+    assert list(shelf.told()) == [("x.csv", 7_779)]
+
+
+def test_large_objects_are_parsed_in_blocks(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
+    from headwater.sources.objects import contents, splits  # noqa: PLC0415
+    from headwater.sources.objects.formats import csv_texts  # noqa: PLC0415
+
+    for module, name, value in (
+        (csv_texts, "_BLOCK", 500),
+        (contents, "IN_MEMORY", 100),
+        (splits, "_LARGE", 100),
+    ):
+        monkeypatch.setattr(module, name, value)
+    lines = [f'{number},"x\n{number}"' for number in range(1000)]
+    lines[500] = "1,2,3"
+    lines[900] = "x,y"
+    shelf.put("x.csv", "\n".join(["a,b", *lines]))
+    found = shelf.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    assert [tuple(row.values()) for row in found] == [(n, f"x\n{n}", n + 2) for n in range(1000) if n not in {500, 900}]
+    assert sorted(shelf.told()) == [("x.csv", 502), ("x.csv", 902)]
+    assert rows(shelf, "\n".join(["a,b", *lines]) + '\n1,"open') == []
+    assert "closed" in shelf.told()["x.csv", None]
+    assert rows(shelf, "a,b\n" + "1,x\n" * 500 + "2," + "y" * 1000) == []
+    assert "longer" in shelf.told()["x.csv", None]
+
+
+texts = st.text(st.sampled_from('ab,"\n é;0.\\'), max_size=6)
+tables = st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(texts, min_size=width, max_size=width), max_size=6))
+
+
+@settings(deadline=None, max_examples=300)
+@given(tables, st.sampled_from(["\n", "\r\n"]), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+def test_what_pythons_csv_writes_is_read_as_it_was(table: list[list[str]], end: str, quoting: int):
+    names = [f"c{n}" for n in range(len(table[0]) if table else 1)]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator=end, quoting=quoting)
+    writer.writerows([names, *table])
+    decoder = CsvObjects(schema_of(", ".join(f"{n} string" for n in names)), CsvSettings(), declared=True)
+    made = decoder.decode([out.getvalue().encode()])
+    assert made.failed == {}
+    assert made.bad == []
+    found = [tuple(row.values()) for part in made.parts for row in part.rows.to_pylist()]
+    # Unquoted nothing is NULL, and nothing at all on a line is no record.
+    expected = [tuple(v or (None if quoting == csv.QUOTE_MINIMAL else v) for v in row) for row in table]
+    if len(names) == 1:
+        expected = [("",) if row == (None,) else row for row in expected]  # Python quotes a lone empty value
+    assert found == expected
+
+
+def by_python(content: bytes) -> list[list[str]] | None:
+    text = content.removeprefix(b"\xef\xbb\xbf").decode()
+    try:
+        return [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except csv.Error:
+        return None
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.text(st.sampled_from('ab,"\n\r é'), max_size=30))
+@example('"a"b')
+@example('a,b\n"')
+def test_any_text_is_read_as_pythons_strict_reader_reads_it(text: str):
+    content = b"c0,c1\n" + text.encode()
+    schema = pa.schema([("c0", pa.string()), ("c1", pa.string())])
+    made = CsvObjects(schema, CsvSettings(null=[]), declared=True).decode([content])
+    records = by_python(content)
+    if records is None:
+        assert 0 in made.failed
+        return
+    assert made.failed == {}
+    numbered = list(enumerate(records, start=1))[1:]
+    good = [(number, tuple(row)) for number, row in numbered if len(row) == 2]
+    found = [
+        (number, tuple(row.values()))
+        for part in made.parts
+        for number, row in zip(part.row_numbers().tolist(), part.rows.to_pylist(), strict=True)
+    ]
+    assert found == good
+    assert sorted(bad.number for bad in made.bad) == [number for number, row in numbered if len(row) != 2]
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from("0123456789.eE+-x n"), max_size=8))
+def test_decimals_are_what_pythons_decimal_reads(text: str):
+    try:
+        exact = Decimal(text) if text == text.strip() and "n" not in text.lower() else None
+    except InvalidOperation:
+        exact = None
+    fits = exact is not None and (not exact or abs(exact.adjusted()) < 50)
+    fits = fits and exact * 1000 == int(exact * 1000) and abs(exact) < 10**9
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerows([["a"], [text]])
+    made = CsvObjects(schema_of("a decimal(12,3)"), CsvSettings(), declared=True).decode([out.getvalue().encode()])
+    found = [value for part in made.parts for value in part.rows.column(0).to_pylist()]
+    assert found == ([exact] if fits else [])
