@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,7 +54,11 @@ class LentKeys:
             from botocore.session import Session  # noqa: PLC0415
         except ImportError:
             raise self._not_installed() from None
+        logging.getLogger("botocore.credentials").setLevel(
+            logging.ERROR
+        )  # what it warns of, `keys` tells without a trace
         session = Session(profile=self.profile)
+        session.set_config_variable("region", self.region)
         own = self.own
         source = session.get_credentials() if own is None else credentials.Credentials(*_revealed(own))
         if source is None:
@@ -73,7 +78,7 @@ class LentKeys:
         host = urlsplit(self.endpoint or "").hostname or ""
         own = bool(host) and not host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
         endpoint = self.endpoint if own and "AWS_ENDPOINT_URL_STS" not in os.environ else None
-        return partial(session.create_client, endpoint_url=endpoint, region_name=self.region)
+        return partial(session.create_client, endpoint_url=endpoint)
 
     def _not_installed(self) -> InputError:
         needs = (

@@ -55,7 +55,7 @@ def find_access(bucket: str, settings: S3Settings, environment: Mapping[str, str
         _base(endpoint or f"https://s3.{region}.{_domain(region)}", "" if path_style else bucket),
         region,
         path_style,
-        _credentials(settings, environment, profile),
+        _credentials(settings, environment, profile, region),
         environment.get("AWS_CA_BUNDLE") or profile.ca_bundle,
     )
 
@@ -80,7 +80,7 @@ def _domain(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-def _credentials(settings: S3Settings, environment: Mapping[str, str], profile: AwsProfile) -> Credentials:
+def _credentials(settings: S3Settings, environment: Mapping[str, str], profile: AwsProfile, region: str) -> Credentials:
     if settings.anonymous:
         return FixedKeys(None)
     own = _written(settings) or (None if settings.profile else _variables(environment)) or profile.keys
@@ -88,7 +88,7 @@ def _credentials(settings: S3Settings, environment: Mapping[str, str], profile: 
         return FixedKeys(own)
     from headwater.sources.objects.aws_lent import LentKeys  # noqa: PLC0415 - most ask for no such thing
 
-    return LentKeys(own, settings.profile, settings.role, settings.endpoint, settings.region)
+    return LentKeys(own, settings.profile, settings.role, settings.endpoint, region)
 
 
 def _written(settings: S3Settings) -> Keys | None:

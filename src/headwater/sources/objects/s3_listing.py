@@ -73,27 +73,44 @@ def _ask(requests: S3Requests, access: S3Access, query: dict[str, str]) -> Answe
 
 def parse_page(body: bytes, access: S3Access) -> pa.RecordBatch:
     """A page's objects, without the empty ones that stand for folders."""
-    import pyarrow as pa  # noqa: PLC0415 - loaded while the first page is on its way
-
     try:
         root = ET.fromstring(body)  # noqa: S314 - expat bounds what entities may grow to
     except ET.ParseError as error:
-        raise SourceUnreachable(
-            f"{access}: list objects: the answer is no XML ({error})", hint="see whether endpoint is a server of S3"
-        ) from None
-    space = root.tag.partition("ListBucketResult")[0]
-    escaped = root.findtext(f"{space}EncodingType") == "url"
-    keys, etags, sizes, moments = [], [], [], []
+        raise _no_listing(access, f"the answer is no XML ({error})") from None
+    space, _, name = root.tag.rpartition("}")
+    space += "}" if space else ""
+    if name != "ListBucketResult":
+        raise _no_listing(access, "the answer is no list of objects")
+    if root.findtext(f"{space}IsTruncated") == "true" and root.find(f"{space}NextContinuationToken") is None:
+        raise _no_listing(access, "there is more to list, and the answer does not say how to ask for it")
+    try:
+        return _objects(root, space)
+    except (KeyError, ValueError) as error:
+        raise _no_listing(access, f"an object without key, size or time ({error})") from None
+
+
+def _objects(root: ET.Element, space: str) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 - loaded while the first page is on its way
+
+    escaped = root.findtext(f"{space}EncodingType") == "url"  # some servers ignore that we asked for it
+    of_key, of_size, of_etag, of_time = (f"{space}{name}" for name in ("Key", "Size", "ETag", "LastModified"))
+    keys, etags, sizes, times = [], [], [], []
     for contents in root.iter(f"{space}Contents"):
         found = {element.tag: element.text or "" for element in contents}
-        key, size = found[f"{space}Key"], int(found[f"{space}Size"])
+        key, size = found[of_key], int(found[of_size])
+        if escaped:
+            key = unquote_plus(key, errors="strict")
         if size or not key.endswith("/"):
-            keys.append(unquote_plus(key, errors="strict") if escaped else key)
-            etags.append(found.get(f"{space}ETag", "").strip('"'))
+            keys.append(key)
+            etags.append(found.get(of_etag, "").strip('"'))
             sizes.append(size)
-            moments.append(found[f"{space}LastModified"])
-    modified = texts(moments).cast(pa.timestamp(_MICROSECONDS, "UTC")).cast(pa.int64())
+            times.append(found[of_time])
+    modified = texts(times).cast(pa.timestamp(_MICROSECONDS, "UTC")).cast(pa.int64())
     return listing_page(keys, etags, sizes, modified)
+
+
+def _no_listing(access: S3Access, what: str) -> SourceUnreachable:
+    return SourceUnreachable(f"{access}: list objects: {what}", hint="see whether endpoint is a server of S3")
 
 
 def _ascending(page: pa.RecordBatch, last: str, access: S3Access) -> str:
