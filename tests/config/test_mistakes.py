@@ -57,6 +57,9 @@ MISTAKES = {
     "a broken variable": ("cursor: seq", "cursor: ${CURSOR", "content.yaml:6:13  source.sql.cursor", "write $${ for a plain ${"),
     "a bad transform": ("sinks:", "transform: {python: clean}\nsinks:", "content.yaml:7:21  transform.python", "write for example python: shop.clean:only_paid"),
     "a transform misspelt": ("sinks:", "transform: {pyton: a:b}\nsinks:", "content.yaml:7:13  transform.pyton", "did you mean 'python'?"),
+    "objects of a table": ("- console: {}", "- console: {}\n  - iceberg: {table: lake.a.b, mode: replace_object}", "content.yaml:8:3  sinks", "sinks[2].iceberg.mode: replace_object is for a source of objects, and this one is sql; write mode: append, merge or replace"),
+    "a promise that objects cannot keep": ("- console: {}", "- iceberg: {table: lake.a.b, mode: replace_object, upsert: append}", "content.yaml:8:14  sinks[1].iceberg", "write upsert: auto"),
+    "objects without their url": ("  sql:\n    url: ${URL}\n    table: cms.content\n    cursor: seq\nsinks:\n  - console: {}", '  objects: {url: "s3://b/", metadata: [etag]}\nsinks:\n  - iceberg: {table: lake.a.b, mode: replace_object}', "content.yaml:5:3  sinks", "sinks[1].iceberg.mode: replace_object finds an object's rows by its url; write url among source.objects.metadata"),
     "an empty name": ("pipeline: content", "pipeline: ''", "content.yaml:1:11  pipeline", "empty; write for example pipeline: content"),
     "a number for a name": ("pipeline: content", "pipeline: 7", "content.yaml:1:11  pipeline", "expected a text, found '7'"),
     "an alias in itself": ("cursor: seq", "cursor: seq\n    columns: &a [*a]", "content.yaml:7:14", "write the value out"),
@@ -178,3 +181,12 @@ def test_a_store_address_of_the_wrong_type_is_refused_without_showing_it(folder:
     with pytest.raises(SettingsError, match=r"headwater.yaml:1:21  progress\[2\]  expected a text") as raised:
         load_project(folder, environment={})
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_objects_that_name_their_url_under_any_name_can_be_replaced() -> None:
+    for metadata in ("", ", metadata: [row, url]", ", metadata: {url: source_file}"):
+        source = f'pipeline: p\nsource:\n  objects: {{url: "s3://b/"{metadata}}}\n'
+        Path("p.yaml").write_text(source + "sinks:\n  - iceberg: {table: lake.a.b, mode: replace_object}\n")
+        (found,) = load_pipelines([Path("p.yaml")], ENVIRONMENT)
+        assert "url" in found.settings.source.objects.metadata_columns

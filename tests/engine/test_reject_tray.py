@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine.reject_tray import told_apart
+from headwater.engine.reject_tray import RejectTray, told_apart
 from headwater.model.rejects import COPY, Reject
+from headwater.model.rows import ReplacingRows
+from headwater.sources.split_rows import ArrowRows
+from headwater.testing.memory_rows import MemorySplit
 
 
 def cut(rows: list[str], splits: list[int]) -> dict[tuple[int, str], Reject]:
@@ -40,3 +45,16 @@ def test_a_row_with_a_name_of_its_own_is_one_reject_in_every_window():
 def test_a_reject_that_is_replayed_keeps_its_window_and_count():
     reject = Reject("t", {"row": 1, "window": "first", COPY: 2}, "bad", b"x")
     assert told_apart({(0, reject.id): reject}, "replay") == [reject]
+
+
+def test_rows_that_are_watched_keep_saying_which_objects_they_replace():
+    class Rejecting(MemorySplit):
+        def read_setting_aside(self, set_aside):  # noqa: ARG002 - nothing is bad here
+            return self.read()
+
+    table = pa.table({"object_url": ["a"]})
+    rows = ArrowRows("t", table.schema, (), (), (Rejecting(table),), "object_url", ("a", "b"), "s3://x/")
+    watched = RejectTray(10, lambda: pytest.fail("too early")).watching(rows)
+    assert watched.splits != rows.splits
+    assert isinstance(watched, ReplacingRows)
+    assert (watched.part_column, watched.earlier, watched.part_prefix) == ("object_url", ("a", "b"), "s3://x/")

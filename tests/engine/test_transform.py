@@ -10,7 +10,7 @@ from headwater.config.pipeline import PythonTransform
 from headwater.engine.transform import apply_transform
 from headwater.engine.transform_module import load_function
 from headwater.model.errors import TransformFailed
-from headwater.model.rows import SplitRows
+from headwater.model.rows import ReplacingRows, SplitRows
 from headwater.testing.memory_rows import MemoryRows, table_of
 
 ROWS = MemoryRows("orders", (table_of([1, 2, 3]),), key=("id",), order=("at",))
@@ -106,6 +106,17 @@ class TestOnSpark:
     def test_key_and_order_survive_with_their_columns(self, over):
         assert (over("SELECT * FROM rows").key, over("SELECT * FROM rows").order) == (("id",), ("at",))
         assert (over("SELECT name FROM rows").key, over("SELECT id FROM rows").order) == ((), ())
+
+    def test_objects_that_are_replaced_are_passed_on_with_their_column(self, over):
+        rows = MemoryRows("objects", (table_of([1]),), part_column="name", earlier=("a",), part_prefix="s3://b/")
+        kept = over("SELECT name, id FROM rows", rows)
+        assert isinstance(kept, ReplacingRows)
+        assert (kept.part_column, kept.earlier, kept.part_prefix) == ("name", ("a",), "s3://b/")
+        assert over("SELECT id FROM rows").part_column == ""
+        for without in ("SELECT id FROM rows", "SELECT id, name AS source FROM rows"):
+            with pytest.raises(TransformFailed, match="leaves out or renames 'name'") as caught:
+                _ = over(without, rows).part_column
+            assert "select name too" in caught.value.hint
 
     def test_pipelines_in_several_threads_never_see_each_others_rows(self, spark, tmp_path):
         seen: dict[int, list[int]] = {}

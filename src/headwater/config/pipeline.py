@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from typing import ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.kafka_source import KafkaSource
@@ -69,6 +69,17 @@ class PipelineSettings(Settings):
         plain = re.sub(r"\W", "_", self.pipeline)
         return f"{next(tables, f'lake.rejects.{plain}_{{stream}}')}__rejects"
 
+    @field_validator("sinks")
+    @classmethod
+    def _objects_can_be_replaced(cls, sinks: list[SinkSettings], info: ValidationInfo) -> list[SinkSettings]:
+        """Knows the source, which stands before; a source that has mistakes of its own is not looked at."""
+        source = info.data.get("source")
+        if isinstance(source, SourceSettings):
+            for number, sink in enumerate(sinks, start=1):
+                if sink.iceberg and sink.iceberg.mode == "replace_object":
+                    _check_names_objects(source, f"sinks[{number}].iceberg.mode: replace_object")
+        return sinks
+
     @field_validator("every", mode="before")
     @classmethod
     def _duration_or_cron(cls, value: object) -> object:
@@ -87,3 +98,15 @@ class PipelineSettings(Settings):
         if not value:
             raise ValueError("write a duration above zero, for example 30s")
         return value
+
+
+def _check_names_objects(source: SourceSettings, wanted: str) -> None:
+    """Rows can be replaced by object only where each row says which one it came from (G12)."""
+    if source.objects is None:
+        raise ValueError(
+            f"{wanted} is for a source of objects, and this one is {source.kind}; write mode: append, merge or replace"
+        )
+    if "url" not in source.objects.metadata_columns:
+        raise ValueError(
+            f"{wanted} finds an object's rows by its url; write url among source.objects.metadata, which has it by default"
+        )

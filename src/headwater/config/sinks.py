@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from headwater.config.frozen import OneKind, Settings
 from headwater.config.kafka_sink import KafkaSink
@@ -38,7 +38,7 @@ class IcebergSink(Settings):
     """`lake.namespace.name`. `{schema}` and `{table}` stand for the parts of a stream's name (`sales.orders`),
     `{stream}` for its last part. Two streams never share a table: write `{schema}_{table}` where names repeat."""
     mode: Literal["append", "merge", "replace", "replace_object"] = "append"
-    """append: add every row read. merge: one row per key, the newest read wins. replace: the window is the table. replace_object: an object that is read again replaces the rows it brought before."""
+    """append: add every row read. merge: one row per key, the newest read wins. replace: the window is the table. replace_object: an object that is read again replaces the rows it brought before; for the objects source, with url among its metadata."""
     key: list[str] | None = Field(default=None, min_length=1)
     """The columns that name a row; by default the source's primary key. Needed for merge."""
     partition_by: list[str] = []
@@ -46,7 +46,7 @@ class IcebergSink(Settings):
     properties: dict[str, str] = {}
     """Table properties, set when the table is created."""
     upsert: Literal["auto", "append", "delete-append", "merge"] = "auto"
-    """How a merge is carried out; auto decides per batch. `append` stops at a key that the table already has."""
+    """How a merge or a replace_object is carried out; auto decides per batch. `append`, for merge, stops at a key that the table already has."""
 
     @field_validator("table")
     @classmethod
@@ -59,6 +59,12 @@ class IcebergSink(Settings):
         for field in fields:
             parse_partition_field(field)
         return fields
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> IcebergSink:
+        if self.mode == "replace_object" and self.upsert == "append":
+            raise ValueError("upsert: append promises keys that are new; with mode: replace_object write upsert: auto")
+        return self
 
     @field_validator("key")
     @classmethod

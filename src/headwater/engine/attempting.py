@@ -32,4 +32,10 @@ def attempt_at(parts: Parts, lease: HeldLease, run: str, window: Window) -> Atte
         parts.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them
         lease.ensure()
 
-    return replace(attempt, clear_to_publish=clear_to_publish, set_aside=parts.rejects.tray.for_sinks())
+    tray = parts.rejects.tray
+    return replace(
+        attempt,
+        clear_to_publish=clear_to_publish,
+        set_aside=tray.for_sinks(),
+        parts_aside=lambda: frozenset(reject.part for reject in tray.found() if reject.part),
+    )

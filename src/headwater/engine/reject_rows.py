@@ -62,7 +62,8 @@ def rows_of_sink_rejects(rejects: Sequence[Reject]) -> ArrowRows:
     """What a sink set aside, for that sink once more. All of one stream, with the same columns."""
     table = pa.concat_tables(row_of(reject) for reject in rejects)
     key, order = (tuple(rejects[0].more[name]) for name in ("key", "order"))
-    return ArrowRows(rejects[0].stream, table.schema, key, order, (_TableSplit(table),))
+    part_column = str(rejects[0].more.get("part_column", ""))
+    return ArrowRows(rejects[0].stream, table.schema, key, order, (_TableSplit(table),), part_column)
 
 
 def sink_schema(reject: Reject) -> str:

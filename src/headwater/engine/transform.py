@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headwater.config.pipeline import PythonTransform
 from headwater.engine.transform_module import imports_from, load_function, sent_by_value
 from headwater.model.errors import TransformFailed
-from headwater.model.rows import Rows
+from headwater.model.rows import ReplacingRows, Rows
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:
@@ -61,6 +61,26 @@ class TransformedRows:
     @property
     def order(self) -> tuple[str, ...]:
         return self._surviving(self._rows.order)
+
+    @property
+    def part_column(self) -> str:
+        """Asked for by sinks that replace an object's rows; these cannot do without it."""
+        column = self._rows.part_column if isinstance(self._rows, ReplacingRows) else ""
+        if column and column not in self.schema.names:
+            raise TransformFailed(
+                f"the transform of {self.stream} leaves out or renames {column!r}, which names the object of a row; "
+                f"a sink with mode: replace_object needs it",
+                hint=f"select {column} too, as it is; the transform gives {', '.join(self.schema.names)}",
+            )
+        return column
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        return self._rows.earlier if isinstance(self._rows, ReplacingRows) else ()
+
+    @property
+    def part_prefix(self) -> str:
+        return self._rows.part_prefix if isinstance(self._rows, ReplacingRows) else ""
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         # Made once per session: the user's function is called once per window, however many sinks there are.

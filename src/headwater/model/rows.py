@@ -81,3 +81,7 @@ class ReplacingRows(Rows, Protocol):
 
         A part that is gone, or has no rows any more, is among them and brings none.
         """
+
+    @property
+    def part_prefix(self) -> str:
+        """What stands before a part's name (`Reject.part`) in that column: a bucket's url before an object's key."""

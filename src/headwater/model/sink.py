@@ -32,6 +32,9 @@ class Attempt:
     set_aside: SetPartAside | None = (
         None  # for rows that the sink cannot keep exactly; None: they stop the landing (G8)
     )
+    # Parts of the window (`Reject.part`) that brought no row, as far as it has been read: what replaces their earlier
+    # rows comes later, or never.
+    parts_aside: Callable[[], frozenset[str]] = frozenset
 
 
 class Sink(Protocol):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.model.errors import ValueNotKept
+from headwater.model.marks import Json
 from headwater.model.rejects import COPY, SINK, Reject, SetPartAside
 from headwater.model.rows import Rows
 from headwater.sinks.plain_values import Plain, plain_column
@@ -36,10 +37,11 @@ class RowsAside:
     key: tuple[str, ...]
     order: tuple[str, ...]
     set_aside: SetPartAside | None  # None: such a row stops the landing
+    part_column: str = ""  # for a sink that replaces the rows of an object
 
     @classmethod
-    def of(cls, sink: str, rows: Rows, attempt: Attempt) -> RowsAside:
-        return cls(sink, rows.stream, rows.key, rows.order, attempt.set_aside)
+    def of(cls, sink: str, rows: Rows, attempt: Attempt, part_column: str = "") -> RowsAside:
+        return cls(sink, rows.stream, rows.key, rows.order, attempt.set_aside, part_column)
 
     def part(self, number: int) -> PartAside:
         return PartAside(self, number)
@@ -75,7 +77,8 @@ class PartAside:
         if not rows.key:
             self._alike[payload.decode()] += 1
             place[COPY] = self._alike[payload.decode()]
-        more = {"arrow": _to_text(row), "key": list(rows.key), "order": list(rows.order)}
+        more: dict[str, Json] = {"arrow": _to_text(row), "key": list(rows.key), "order": list(rows.order)}
+        more |= {"part_column": rows.part_column} if rows.part_column else {}
         return Reject(rows.stream, place, reason, payload, more)
 
 

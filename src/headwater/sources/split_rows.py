@@ -29,6 +29,7 @@ class ArrowRows:
     splits: tuple[Split, ...]
     part_column: str = ""  # the column that names the part of the source (the object) which a row came from
     earlier: tuple[str, ...] = ()  # its values whose earlier rows these replace, or remove
+    part_prefix: str = ""  # what its values begin with, before the part's name
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """Lazily, one partition per split, through a Python data source."""

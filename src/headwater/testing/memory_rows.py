@@ -11,7 +11,7 @@ import pyarrow as pa
 from headwater.model.cursor import CursorType
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.marks import ColumnMark
-from headwater.model.rows import Rows
+from headwater.model.rows import ReplacingRows, Rows
 from headwater.model.sink import Attempt
 from headwater.model.window import Window
 
@@ -47,6 +47,9 @@ class MemoryRows:
     order: tuple[str, ...] = ()
     counted: bool = True
     error: Exception | None = None  # of the last split, at its end
+    part_column: str = ""
+    earlier: tuple[str, ...] = ()
+    part_prefix: str = ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,6 +88,18 @@ class DataFrameRows:
     @property
     def order(self) -> tuple[str, ...]:
         return self.rows.order
+
+    @property
+    def part_column(self) -> str:
+        return self.rows.part_column if isinstance(self.rows, ReplacingRows) else ""
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        return self.rows.earlier if isinstance(self.rows, ReplacingRows) else ()
+
+    @property
+    def part_prefix(self) -> str:
+        return self.rows.part_prefix if isinstance(self.rows, ReplacingRows) else ""
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         return self.rows.dataframe(spark)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,3 +103,26 @@ def table_rows(
     size = -(-table.num_rows // splits) or 1
     parts = tuple(table.slice(start, size) for start in range(0, max(table.num_rows, 1), size))
     return MemoryRows(stream, parts, tuple(key), tuple(order), counted)
+
+
+def objects(
+    contents: Mapping[str, Iterable[int]], earlier: Iterable[str] = (), text: str = "new", **options: Any
+) -> MemoryRows:
+    """Rows of objects, by their names: id, note, object_url. Those in `earlier` were landed before."""
+    found = [(n, f"{text} {n}", url_of(name)) for name, ids in contents.items() for n in ids]
+    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    schema = pa.schema([("id", pa.int64()), ("note", pa.string()), ("object_url", pa.string())])
+    table = pa.table(
+        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
+    )
+    return replace(
+        table_rows(table, **options),
+        part_column="object_url",
+        earlier=tuple(url_of(name) for name in earlier),
+        part_prefix=url_of(""),
+    )
+
+
+def url_of(name: str) -> str:
+    """As long as urls are: what tells two apart comes late."""
+    return f"s3://bucket/a/prefix/that/all/objects/have/in/common/and/that/is/longer/than/bounds/{name}"

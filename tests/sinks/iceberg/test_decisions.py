@@ -18,7 +18,7 @@ from headwater.model.errors import InputError, RunError, SourceUnreachable, Unkn
 from headwater.sinks.iceberg.conform import conform
 from headwater.sinks.iceberg.deletion_vectors import read_vector, write_vectors
 from headwater.sinks.iceberg.keyset import KeySet
-from headwater.sinks.iceberg.merge_sql import literal, merge_statement, source_statement
+from headwater.sinks.iceberg.merge_sql import literal, merge_statement, replace_statement
 from headwater.sinks.iceberg.naming import check_apart, landing_id, table_for
 from headwater.sinks.iceberg.sink import check_key
 from headwater.sinks.iceberg.types import table_schema
@@ -84,19 +84,35 @@ def test_a_forced_way_that_cannot_be_gone_is_refused() -> None:
         choose_upsert(BatchStats(10), TableStats(2, 100, 1), "delete-append")
 
 
+SCHEMA = table_schema(pa.schema([("id", pa.int64()), ("the `day`", pa.date32())]), ())
+
+
 def test_the_merge_statement_quotes_names_and_bounds_keys() -> None:
     bounds = {"id": (1, 9), "the `day`": (dt.date(2024, 1, 1), dt.date(2024, 1, 2))}
-    assert merge_statement("`lake`.`t`.`branch_x`", "(src)", ["id", "the `day`"], ["id"], bounds) == (
-        "MERGE INTO `lake`.`t`.`branch_x` AS t\nUSING (src) AS s\n"
+    statement = merge_statement("`lake`.`t`.`branch_x`", "v", schema=SCHEMA, key=["id"], order=["seq"], bounds=bounds)
+    assert statement == (
+        "MERGE INTO `lake`.`t`.`branch_x` AS t\n"
+        "USING (SELECT `id`, `the ``day``` FROM (SELECT `id`, `the ``day```, "
+        "row_number() OVER (PARTITION BY `id` ORDER BY `seq` DESC NULLS LAST) "
+        "AS `headwater number of row` FROM `v`) WHERE `headwater number of row` = 1) AS s\n"
         "ON t.`id` = s.`id` AND t.`id` BETWEEN 1 AND 9 "
         "AND t.`the ``day``` BETWEEN DATE '2024-01-01' AND DATE '2024-01-02'\n"
         "WHEN MATCHED THEN UPDATE SET t.`id` = s.`id`, t.`the ``day``` = s.`the ``day```\n"
         "WHEN NOT MATCHED THEN INSERT (`id`, `the ``day```) VALUES (s.`id`, s.`the ``day```)"
     )
-    schema = table_schema(pa.schema([("id", pa.int64())]), ())
-    assert source_statement(schema, "v", ["id"], ["seq"]) == (
-        "SELECT `id` FROM (SELECT `id`, row_number() OVER (PARTITION BY `id` ORDER BY `seq` DESC NULLS LAST) "
-        "AS `headwater number of row` FROM `v`) WHERE `headwater number of row` = 1"
+
+
+def test_the_statement_that_replaces_objects_removes_by_the_view_and_adds_the_rest() -> None:
+    schema = table_schema(pa.schema([("id", pa.int64()), ("object url", pa.string())]), ())
+    bounds = {"object url": ("s3://b/it's", "s3://b/z")}
+    assert replace_statement("`t`", "v", "gone", schema=schema, part="object url", bounds=bounds) == (
+        "MERGE INTO `t` AS t\n"
+        "USING (SELECT `id`, `object url`, CAST(NULL AS STRING) AS `headwater removes` FROM `v`\n"
+        "UNION ALL SELECT NULL, NULL, * FROM `gone`) AS s\n"
+        "ON t.`object url` = s.`headwater removes` AND t.`object url` BETWEEN 's3://b/it\\'s' AND 's3://b/z'\n"
+        "WHEN MATCHED THEN DELETE\n"
+        "WHEN NOT MATCHED AND s.`headwater removes` IS NULL THEN "
+        "INSERT (`id`, `object url`) VALUES (s.`id`, s.`object url`)"
     )
 
 
@@ -172,6 +188,19 @@ def test_a_key_set_finds_exactly_its_keys(kind_and_keys, data: st.DataObject) ->
     assert found.tolist() == [place for place, value in enumerate(column.to_pylist()) if value in wanted]
 
 
+@given(st.lists(st.none() | st.sampled_from("abcd"), max_size=30), st.lists(st.sampled_from("abx"), min_size=1))
+def test_texts_that_repeat_are_found_through_their_dictionary(values: list[str | None], keys: list[str]) -> None:
+    column = pa.array(values, pa.string())
+    found = [KeySet([pa.array(keys)]).find([way]).tolist() for way in (column, column.dictionary_encode())]
+    assert found[0] == found[1] == [place for place, value in enumerate(values) if value in keys]
+
+
+@given(st.lists(st.text(max_size=2), min_size=1, max_size=9), st.text(max_size=2), st.text(max_size=2))
+def test_bounds_of_texts_leave_out_exactly_what_cannot_hold_one(keys: list[str], one: str, other: str) -> None:
+    low, high = sorted([one, other])
+    assert KeySet([pa.array(keys)]).may_be_between([low], [high]) == any(low <= key <= high for key in keys)
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), min_size=1, max_size=20), st.data())
 def test_a_key_of_two_columns_is_found_as_a_whole(rows: list[tuple[int, str]], data: st.DataObject) -> None:
     keys = data.draw(st.lists(st.sampled_from(rows), min_size=1))
@@ -189,7 +218,9 @@ def test_bounds_leave_out_only_what_cannot_hold_a_key() -> None:
     assert keys.may_be_between([None], [None])
     texts = KeySet([pa.array(["b", "d"])])
     assert not texts.may_be_between(["e"], ["f"])
-    assert texts.may_be_between(["c"], ["c"])  # a range that only an exact look could leave out
+    assert not texts.may_be_between(["c"], ["c"])
+    assert texts.may_be_between(["c"], ["d"])
+    assert texts.may_be_between(["a"], ["b"])
 
 
 def test_deletion_vectors_are_read_as_they_were_written(tmp_path: Path) -> None:

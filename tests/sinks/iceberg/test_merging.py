@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.sinks.iceberg.landing import Lands, orders, table_rows
 
 from headwater.model.errors import AmbiguousKey, InputError
-from headwater.sinks.iceberg import merging
+from headwater.sinks.iceberg import removing
 
 pytestmark = pytest.mark.spark
 
@@ -89,8 +89,8 @@ def test_keys_of_every_kind_are_found(lands: Lands, key: list[str], upsert: str)
 
 
 def test_large_tables_are_searched_by_spark_tasks(lands: Lands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "_DRIVER_ROWS", 0)
-    monkeypatch.setattr(merging, "_UNIT_ROWS", 5)
+    monkeypatch.setattr(removing, "_DRIVER_ROWS", 0)
+    monkeypatch.setattr(removing, "_UNIT_ROWS", 5)
     sink = lands.sink(mode="merge")
     sink.land(lands.attempt(1), orders(range(20), "old", splits=2))
     sink.land(lands.attempt(2), orders(range(5, 25, 5), "new"))

@@ -13,6 +13,7 @@ from typing import Any
 
 from headwater.model.errors import LeaseLost
 from headwater.model.landing import Landing
+from headwater.model.marks import Json
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
@@ -29,7 +30,8 @@ class Stamped:
 
     def landing(self, seconds: float) -> Landing:
         stamp = self.stamp
-        proof = {"snapshot": self.snapshot, "upsert": stamp.upsert, "files": stamp.files, "why": stamp.why}
+        proof: dict[str, Json] = {"snapshot": self.snapshot, "upsert": stamp.upsert, "files": stamp.files}
+        proof |= {"why": stamp.why} | ({} if stamp.removed is None else {"removed": stamp.removed})
         return Landing(stamp.sink, stamp.stream, stamp.window, stamp.rows, seconds, proof)
 
 

@@ -38,6 +38,7 @@ _PROPERTIES = {
 KEY_PROPERTY = "headwater.key"
 OWNER_PROPERTY = "headwater.owner"
 _KEY_BOUND = "truncate(64)"  # key bounds decide which files an upsert reads; Iceberg's default is 16 characters
+_PART_BOUND = "full"  # urls of objects begin alike; what tells them apart comes last
 
 
 def find_table(spark: SparkSession, name: TableName) -> LakeTable | None:
@@ -55,6 +56,7 @@ def create_table(
     key: tuple[str, ...],
     settings: IcebergSettings,
     owner: Sequence[str],
+    part: str = "",
 ) -> LakeTable:
     """Make the namespace and the table for these rows. A table that somebody else just made is taken as it is."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - needs pyspark
@@ -66,7 +68,7 @@ def create_table(
     spec = iceberg.PartitionSpecParser.fromJson(java_schema, _spec(settings.partition_by, schema, name))
     _make_namespace(spark, catalog, name)
     builder = catalog.buildTable(_identifier(spark, name), java_schema).withPartitionSpec(spec)
-    for property_name, value in _properties(settings, key, owner).items():
+    for property_name, value in _properties(settings, key, part, owner).items():
         builder = builder.withProperty(property_name, value)
     try:
         return LakeTable(spark, name, builder.create())
@@ -123,8 +125,9 @@ def _came_second(error: Exception) -> bool:
     return "AlreadyExistsException" in classes or "UncheckedSQLException" in classes
 
 
-def _properties(settings: IcebergSettings, key: tuple[str, ...], owner: Sequence[str]) -> Mapping[str, str]:
+def _properties(settings: IcebergSettings, key: tuple[str, ...], part: str, owner: Sequence[str]) -> Mapping[str, str]:
     bounds = {f"write.metadata.metrics.column.{column}": _KEY_BOUND for column in key}
+    bounds |= {f"write.metadata.metrics.column.{part}": _PART_BOUND} if part else {}
     ours = {OWNER_PROPERTY: json.dumps(list(owner)), **({KEY_PROPERTY: json.dumps(key)} if key else {})}
     return {**_PROPERTIES, **bounds, **settings.properties, **ours}
 

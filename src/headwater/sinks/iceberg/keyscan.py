@@ -58,14 +58,31 @@ def _groups(unit: ScanUnit, key: Sequence[KeyColumn], keys: KeySet | None) -> It
         if None in places:
             return  # written before the column was there: every key in it is NULL
         names = [file.schema_arrow.field(place).name for place in places if place is not None]
+        encoded = names if keys is not None and _has_dictionary(file.metadata, names, key) else None
+        reader = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=encoded)
         first = 0
         for group in range(file.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             wanted = group % unit.shares == unit.share
             if wanted and (keys is None or keys.may_be_between(*_bounds(file.metadata.row_group(group), names, key))):
-                table = file.read_row_group(group, columns=names, use_threads=False)
+                table = reader.read_row_group(group, columns=names, use_threads=False)
                 yield first, _cast(table, names, key)
             first += rows
+
+
+def has_column(location: str, column: KeyColumn) -> bool:
+    """Whether a file was written when the table had the column."""
+    filesystem, path = resolve(location)
+    with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as file:
+        return _place(file.schema_arrow, column) is not None
+
+
+def _has_dictionary(file: pq.FileMetaData, names: Sequence[str], key: Sequence[KeyColumn]) -> bool:
+    """Whether the rows of a text column share values: a dictionary of them is read, and searched, much faster."""
+    if len(key) > 1 or not pa.types.is_string(key[0].type) or file.num_row_groups == 0:
+        return False
+    columns = (file.row_group(0).column(place) for place in range(file.num_columns))
+    return any(column.has_dictionary_page for column in columns if column.path_in_schema == names[0])
 
 
 def _place(schema: pa.Schema, column: KeyColumn) -> int | None:
@@ -97,5 +114,6 @@ def _cast(table: pa.Table, names: Sequence[str], key: Sequence[KeyColumn]) -> pa
     for name, column in zip(names, key, strict=True):
         values = table.column(table.schema.get_field_index(name)).combine_chunks()
         values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-        arrays.append(values if values.type == column.type else exact_cast(values, column.type))
+        same = column.type in (values.type, getattr(values.type, "value_type", None))
+        arrays.append(values if same else exact_cast(values, column.type))
     return pa.table(arrays, names=[f"k{n}" for n in range(len(key))])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd constant: multiplying by it spreads neighbours over the table
 _LEAST_BITS, _MOST_BITS = 16, 26
+_SORTED_UP_TO = 1 << 17  # texts; to sort more of them takes longer than it saves
 
 
 def plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -125,12 +128,28 @@ class _Others:
         self._high: object = pair["max"] if pair else None
 
     def find(self, column: pa.Array) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(np.asarray(pc.is_in(column, value_set=self._keys, skip_nulls=True)))
+        if not pa.types.is_dictionary(column.type):
+            return np.flatnonzero(self._are_in(column))
+        # Every different value is looked up once, however many rows have it. NULL stands for a value that is not there.
+        wanted = np.append(self._are_in(column.dictionary), False)
+        return np.flatnonzero(wanted[column.indices.fill_null(len(column.dictionary)).to_numpy()])
+
+    def _are_in(self, column: pa.Array) -> npt.NDArray[np.bool_]:
+        return np.asarray(pc.is_in(column, value_set=self._keys, skip_nulls=True), dtype=np.bool_)
+
+    @cached_property
+    def _sorted(self) -> list[Any]:
+        return sorted(self._keys.to_pylist())
 
     def any_between(self, low: object, high: object) -> bool:
         if self._low is None or type(low) is not type(self._low) or type(high) is not type(self._high):
             return True
-        return bool(low <= self._high and self._low <= high)  # type: ignore[operator]
+        if not (low <= self._high and self._low <= high):  # type: ignore[operator]
+            return False
+        if len(self._keys) > _SORTED_UP_TO:
+            return True
+        first = bisect.bisect_left(self._sorted, low)
+        return bool(first < len(self._sorted) and self._sorted[first] <= high)
 
 
 def _has_order(kind: pa.DataType) -> bool:

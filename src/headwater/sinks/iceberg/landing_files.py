@@ -54,13 +54,18 @@ class LandingFiles:
         self.written = tuple(WrittenFile.from_bytes(result) for result in results)
         tally.at_least(self.rows)
 
-    def check_keys(self, stream: str) -> None:
-        """G12: a row without a key cannot be merged."""
+    def check_keys(self, stream: str, mode: str) -> None:
+        """G12: a row without a key cannot be merged, nor one without an object be replaced."""
         nulls: Counter[str] = Counter()
         for file in self.written or ():
             nulls.update(file.null_keys)
         if nulls:
             counted = ", ".join(f"{column!r} is NULL in {count} rows" for column, count in sorted(nulls.items()))
+            if mode == "replace_object":
+                raise AmbiguousKey(
+                    f"{stream}: rows that name no object can never be replaced: {counted}",
+                    hint="let the transform leave the column as it is, or use mode: append",
+                )
             raise AmbiguousKey(
                 f"{stream}: rows without a key cannot be merged: {counted}",
                 hint="choose a key that is never NULL (key:), leave such rows out (where:), or use mode: append",

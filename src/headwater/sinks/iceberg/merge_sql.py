@@ -8,25 +8,50 @@ from collections.abc import Mapping, Sequence
 from headwater.sinks.iceberg.naming import quote
 from headwater.sinks.iceberg.types import TableSchema
 
+Bounds = Mapping[str, tuple[object, object]]
+_REMOVED = quote("headwater removes")  # a column of the source that no table has
+
 
 def merge_statement(
-    target: str, source: str, columns: Sequence[str], key: Sequence[str], bounds: Mapping[str, tuple[object, object]]
+    target: str, rows: str, *, schema: TableSchema, key: Sequence[str], order: Sequence[str], bounds: Bounds
 ) -> str:
-    """One row per key: what is there is replaced, what is not is added.
-
-    The literal bounds of the batch's keys let Iceberg leave out files; a join condition alone does not.
-    """
+    """One row per key: what is there is replaced, what is not is added. `rows` is the view of the batch."""
+    columns = [column.name for column in schema.columns]
     on = [f"t.{quote(column)} = s.{quote(column)}" for column in key]
-    for column, (low, high) in bounds.items():
-        on.append(f"t.{quote(column)} BETWEEN {literal(low)} AND {literal(high)}")
     updates = ", ".join(f"t.{quote(column)} = s.{quote(column)}" for column in columns)
+    return (
+        f"MERGE INTO {target} AS t\nUSING ({source_statement(schema, rows, key, order)}) AS s\n"
+        f"ON {' AND '.join([*on, *_within(bounds)])}\n"
+        f"WHEN MATCHED THEN UPDATE SET {updates}\n"
+        f"WHEN NOT MATCHED THEN {_insert(columns)}"
+    )
+
+
+def replace_statement(target: str, rows: str, removed: str, *, schema: TableSchema, part: str, bounds: Bounds) -> str:
+    """Rows whose part is in the view `removed`, which has one column, go; the rows of the batch are added."""
+    columns = [column.name for column in schema.columns]
+    batch = ", ".join(_selected(column.name, column.type) for column in schema.columns)
+    nothing = ", ".join("NULL" for _ in columns)
+    on = [f"t.{quote(part)} = s.{_REMOVED}", *_within(bounds)]
+    return (
+        f"MERGE INTO {target} AS t\n"  # noqa: S608 - identifiers are quoted, values escaped
+        f"USING (SELECT {batch}, CAST(NULL AS STRING) AS {_REMOVED} FROM {quote(rows)}\n"
+        f"UNION ALL SELECT {nothing}, * FROM {quote(removed)}) AS s\n"
+        f"ON {' AND '.join(on)}\n"
+        f"WHEN MATCHED THEN DELETE\n"
+        f"WHEN NOT MATCHED AND s.{_REMOVED} IS NULL THEN {_insert(columns)}"
+    )
+
+
+def _within(bounds: Bounds) -> list[str]:
+    """The literal bounds of the batch's keys let Iceberg leave out files; a join condition alone does not."""
+    return [f"t.{quote(column)} BETWEEN {literal(low)} AND {literal(high)}" for column, (low, high) in bounds.items()]
+
+
+def _insert(columns: Sequence[str]) -> str:
     names = ", ".join(quote(column) for column in columns)
     values = ", ".join(f"s.{quote(column)}" for column in columns)
-    return (
-        f"MERGE INTO {target} AS t\nUSING {source} AS s\nON {' AND '.join(on)}\n"  # noqa: S608 - identifiers are quoted, values escaped
-        f"WHEN MATCHED THEN UPDATE SET {updates}\n"
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})"
-    )
+    return f"INSERT ({names}) VALUES ({values})"  # noqa: S608 - identifiers are quoted
 
 
 def source_statement(schema: TableSchema, view: str, key: Sequence[str], order: Sequence[str]) -> str:

@@ -21,9 +21,16 @@ from headwater.sinks.iceberg.leftovers import remove_leftovers, stale_branches
 from headwater.sinks.iceberg.merging import MergeOrder, Merging
 from headwater.sinks.iceberg.naming import branch_prefix, landing_id
 from headwater.sinks.iceberg.publish import OutcomeUnknown, publish_branch, publish_update
-from headwater.sinks.iceberg.spark_merge import merge_on_branch
+from headwater.sinks.iceberg.replacing import (
+    ReplaceOrder,
+    Replacing,
+    brings_no_row,
+    check_column,
+    earlier_parts,
+)
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
+from headwater.sinks.iceberg.upsert import UpsertPlan
 from headwater.sinks.setting_aside import RowsAside
 from headwater.sinks.tally import Tally
 
@@ -72,14 +79,15 @@ class OneLanding:
         rows: Rows,
         *,
         key: tuple[str, ...],
+        part: str,
         known: KnownTable,
     ) -> None:
         self._settings, self._label, self._attempt, self._rows = settings, label, attempt, rows
-        self._key, self._known, self._table = key, known, known.table
+        self._key, self._part, self._known, self._table = key, part, known, known.table
         self._landing = landing_id(attempt.pipeline, label, rows.stream, attempt.window.id)
         self._files = LandingFiles(self._table, self._landing, attempt.run)
         self._tally = Tally(attempt.progress)
-        self._merging: Merging | None = None
+        self._upsert: Merging | Replacing | None = None
 
     def run(self) -> Stamped:
         """Return when the window is behind main's head. Nothing of ours is left when it fails."""
@@ -134,26 +142,32 @@ class OneLanding:
         if self._files.written is not None:
             return None
         with reaching(self._table.name):
-            evolution = plan_evolution(self._table.schema, self._rows.schema)
-            evolution.check(str(self._table.name))
-            if evolution.changes:
-                self._attempt.clear_to_publish()
-                self._table.evolve(evolution)
-            key = self._key if self._settings.mode == "merge" else ()
-            aside = RowsAside.of(self._label, self._rows, self._attempt)
+            if self._part:
+                check_column(self._table, self._part)
+            if not (self._part and brings_no_row(self._rows)):  # objects that are gone do not say what the columns are
+                self._evolve()
+            key = (self._part,) if self._part else self._key if self._settings.mode == "merge" else ()
+            aside = RowsAside.of(self._label, self._rows, self._attempt, self._part)
             self._files.write(self._known.spark, self._rows, key, self._tally, aside)
-            self._files.check_keys(self._rows.stream)
+            self._files.check_keys(self._rows.stream, self._settings.mode)
             self._table.refresh()
         return self._look()
 
+    def _evolve(self) -> None:
+        evolution = plan_evolution(self._table.schema, self._rows.schema)
+        evolution.check(str(self._table.name))
+        if evolution.changes:
+            self._attempt.clear_to_publish()
+            self._table.evolve(evolution)
+
     def _publish(self) -> Stamped:
         base = self._table.head
-        if not self._files.written and self._settings.mode != "replace":
+        if not self._files.written and self._settings.mode not in {"replace", "replace_object"}:
             return self._nothing(base)
         with reaching(self._table.name):
             branches = stale_branches(self._table, self._branch_prefix)
-        if self._settings.mode == "merge":
-            return self._publish_merge(base, branches)
+        if self._settings.mode in {"merge", "replace_object"}:
+            return self._publish_upsert(base, branches)
         with reaching(self._table.name):
             update = self._append() if self._settings.mode == "append" else self._replace()
         stamp = self._stamp(self._files.rows, self._settings.mode, "")
@@ -161,10 +175,7 @@ class OneLanding:
         return Stamped(publish_update(self._table, self._attempt, base, update, stamp=stamp, drop=branches), stamp)
 
     def _append(self) -> Any:
-        update = self._table.java.newAppend()
-        for file in self._files.data_files():
-            update.appendFile(file)
-        return update
+        return self._table.append(self._files.data_files())
 
     def _replace(self) -> Any:
         everything = self._table.jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
@@ -173,30 +184,38 @@ class OneLanding:
             update.addFile(file)
         return update
 
-    def _publish_merge(self, base: int | None, branches: Sequence[str]) -> Stamped:
-        if self._merging is None:
-            unique = bool(self._rows.key) and set(self._rows.key) <= set(self._key)
-            order = MergeOrder(self._rows.stream, self._key, tuple(self._rows.order), unique, self._settings.upsert)
-            self._merging = Merging(self._known.spark, self._table, self._files, order)
-        merging = self._merging
+    def _publish_upsert(self, base: int | None, branches: Sequence[str]) -> Stamped:
+        upsert = self._upsert = self._upsert or self._made_upsert()
         with reaching(self._table.name):
-            plan = merging.plan()
-            stamp = self._stamp(merging.rows, plan.kind, plan.why)
+            plan = upsert.plan()
         if plan.kind == "merge":
-            return self._publish_spark_merge(base, branches, merging, stamp)
+            return self._publish_spark_merge(base, branches, upsert, plan)
         with reaching(self._table.name):
-            update = merging.update(plan)
-        self._files.published = (*self._files.locations, *merging.vector_files)
+            update = upsert.update(plan)
+        if update is None:
+            return self._nothing(base)
+        stamp = self._stamp(upsert.rows, plan.kind, plan.why, upsert.removed)
+        self._files.published = (*self._files.locations, *upsert.vector_files)
         return Stamped(publish_update(self._table, self._attempt, base, update, stamp=stamp, drop=branches), stamp)
 
+    def _made_upsert(self) -> Merging | Replacing:
+        rows, forced = self._rows, self._settings.upsert
+        if self._part:
+            objects = ReplaceOrder(rows.stream, self._part, earlier_parts(rows, self._attempt), forced)
+            return Replacing(self._known.spark, self._table, self._files, objects)
+        unique = bool(rows.key) and set(rows.key) <= set(self._key)
+        order = MergeOrder(rows.stream, self._key, tuple(rows.order), unique, forced)
+        return Merging(self._known.spark, self._table, self._files, order)
+
     def _publish_spark_merge(
-        self, base: int | None, branches: Sequence[str], merging: Merging, stamp: Stamp
+        self, base: int | None, branches: Sequence[str], upsert: Merging | Replacing, plan: UpsertPlan
     ) -> Stamped:
         branch = f"{self._branch_prefix}{uuid.uuid4().hex[:12]}"
-        session = self._known.own_session()
-        merge_on_branch(
-            session, self._table, self._files, merging.order, stamp=stamp, branch=branch, bounds=merging.bounds
-        )
+        stamp = self._stamp(upsert.rows, plan.kind, plan.why)
+        upsert.on_branch(self._known.own_session(), stamp, branch)
+        with reaching(self._table.name):
+            self._table.refresh()
+            stamp = Stamp.read(self._table.summary_of(branch)) or stamp  # Spark has counted what it took away
         self._files.published = ()  # Spark wrote files of its own; ours were the way there
         return Stamped(publish_branch(self._table, self._attempt, base, branch, drop=branches), stamp)
 
@@ -208,11 +227,13 @@ class OneLanding:
         """A window without rows changes nothing, so nothing needs to be proved."""
         self._attempt.faults.reach("land.written")
         self._attempt.clear_to_publish()
-        return Stamped(base or 0, self._stamp(0, self._settings.mode, "no rows"))
+        return Stamped(base or 0, self._stamp(0, self._settings.mode, "no rows", 0 if self._part else None))
 
-    def _stamp(self, rows: int, upsert: str, why: str) -> Stamp:
-        files = len(self._files.written or ())
-        return Stamp.of(self._attempt, self._label, self._rows.stream, rows=rows, files=files, upsert=upsert, why=why)
+    def _stamp(self, rows: int, upsert: str, why: str, removed: int | None = None) -> Stamp:
+        files, stream = len(self._files.written or ()), self._rows.stream
+        return Stamp.of(
+            self._attempt, self._label, stream, rows=rows, files=files, upsert=upsert, why=why, removed=removed
+        )
 
     def _discard_because_of(self, error: Exception) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The Iceberg sink: append, merge or replace, one snapshot per stream and window.
+"""The Iceberg sink: append, merge, replace or replace objects, one snapshot per stream and window.
 
 A window that is already behind the table's head is recognised and not landed again (G2). A process that lost
 its lease cannot publish (G4). A failed landing leaves the table, and its folder, as they were.
@@ -20,11 +20,13 @@ from headwater.model.landing import Landing
 from headwater.model.marks import StreamsMark
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
-from headwater.sinks.iceberg.ancestry import already_landed
+from headwater.sinks.iceberg.ancestry import Stamped, already_landed
 from headwater.sinks.iceberg.catalog import OWNER_PROPERTY, create_table, find_table
 from headwater.sinks.iceberg.java_errors import reaching
 from headwater.sinks.iceberg.naming import TableName, check_apart, shared_table, table_for
 from headwater.sinks.iceberg.one_landing import KnownTable, OneLanding
+from headwater.sinks.iceberg.replacing import brings_no_row, part_column
+from headwater.sinks.iceberg.stamp import Stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,12 +56,23 @@ class IcebergSink:
         began = time.monotonic()
         name = self._name(attempt, rows.stream)
         key = self._key(name, rows)
+        part = part_column(rows, f"{rows.stream} → {name}") if self._settings.mode == "replace_object" else ""
         spark = attempt.spark()
         with reaching(name):
-            known = self._find(spark, name) or self._create(spark, name, attempt, rows, key)
+            known = self._find(spark, name)
+            if known is None and part and brings_no_row(rows):
+                return self._nothing(attempt, rows.stream)
+            known = known or self._create(spark, name, attempt, rows, key=key, part=part)
             self._check_owner(known, attempt, rows.stream)
-        done = OneLanding(self._settings, self._label, attempt, rows, key=key, known=known).run()
+        done = OneLanding(self._settings, self._label, attempt, rows, key=key, part=part, known=known).run()
         return done.landing(time.monotonic() - began)
+
+    def _nothing(self, attempt: Attempt, stream: str) -> Landing:
+        """Objects are gone of which nothing ever landed: not even a table is needed for that."""
+        attempt.faults.reach("land.written")
+        attempt.clear_to_publish()
+        stamp = Stamp.of(attempt, self._label, stream, rows=0, files=0, upsert="append", why="no table", removed=0)
+        return Stamped(0, stamp).landing(0.0)
 
     def close(self) -> None:
         """Forget the tables; they hold no connection of their own."""
@@ -87,10 +100,10 @@ class IcebergSink:
         return self._tables[name]
 
     def _create(
-        self, spark: SparkSession, name: TableName, attempt: Attempt, rows: Rows, key: tuple[str, ...]
+        self, spark: SparkSession, name: TableName, attempt: Attempt, rows: Rows, *, key: tuple[str, ...], part: str
     ) -> KnownTable:
         owner = (attempt.pipeline, self._label, rows.stream)
-        table = create_table(spark, name, rows.schema, key=key, settings=self._settings, owner=owner)
+        table = create_table(spark, name, rows.schema, key=key, part=part, settings=self._settings, owner=owner)
         self._tables[name] = KnownTable(spark, table)
         return self._tables[name]
 

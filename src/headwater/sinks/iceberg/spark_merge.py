@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from headwater.sinks.iceberg.java_errors import reaching
-from headwater.sinks.iceberg.landing_files import LandingFiles
-from headwater.sinks.iceberg.merge_sql import merge_statement, source_statement
-from headwater.sinks.iceberg.merging import MergeOrder
 from headwater.sinks.iceberg.naming import quote
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _PROPERTY = "spark.sql.iceberg.snapshot-property"
@@ -24,33 +24,39 @@ _PROPERTY = "spark.sql.iceberg.snapshot-property"
 def merge_on_branch(
     session: SparkSession,
     table: LakeTable,
-    files: LandingFiles,
-    order: MergeOrder,
+    statement: Callable[..., str],
     *,
     stamp: Stamp,
     branch: str,
-    bounds: Mapping[str, tuple[object, object]],
+    rows: Sequence[str],
+    more: Sequence[pa.Table] = (),
 ) -> None:
-    """Merge the files' rows into a new branch at main's head, as one snapshot that carries the stamp.
+    """Run a MERGE on a new branch at main's head, as one snapshot that carries the stamp.
 
+    The statement is made of the names of its target and of its views: the rows of Parquet files, and more tables.
     `session` belongs to the sink alone: its settings and views are seen by no other pipeline.
     """
-    with reaching(table.name):
+    with reaching(table.name), ExitStack() as views:
         manage = table.java.manageSnapshots()
         base = table.head
         (manage.createBranch(branch) if base is None else manage.createBranch(branch, base)).commit()
-    view = f"headwater_{uuid.uuid4().hex}"
-    schema = table.schema
-    with reaching(table.name):
-        batch = session.read.schema(_file_schema(session, table)).parquet(*files.locations)
-        batch.createOrReplaceTempView(view)
+        schema = _file_schema(session, table)
+        batch = session.read.schema(schema).parquet(*rows) if rows else session.createDataFrame([], schema)
+        frames = [batch, *(session.createDataFrame(one) for one in more)]
+        names = [views.enter_context(_view(frame)) for frame in frames]
         for name, value in stamp.properties().items():
             session.conf.set(f"{_PROPERTY}.{name}", value)
-        source = f"({source_statement(schema, view, order.key, order.order)})"
-        target = f"{table.name.quoted}.{quote(f'branch_{branch}')}"
-        columns = [column.name for column in schema.columns]
-        session.sql(merge_statement(target, source, columns, order.key, bounds))
-        session.catalog.dropTempView(view)
+        session.sql(statement(f"{table.name.quoted}.{quote(f'branch_{branch}')}", *names))
+
+
+@contextmanager
+def _view(frame: DataFrame) -> Iterator[str]:
+    name = f"headwater_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
 
 
 def _file_schema(session: SparkSession, table: LakeTable) -> StructType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headwater.sinks.iceberg.deletion_vectors import Vector
@@ -27,6 +27,17 @@ class PlannedFile:
     format: str
     deletes: Sequence[Mapping[str, Any]]
     java: Any  # the FileScanTask
+    nulls: Mapping[int, int] = field(default_factory=dict)  # by a column's id, where this is known and was asked for
+    bounds: Mapping[int, tuple[bytes | None, bytes | None]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: Mapping[str, Any], java: Any) -> PlannedFile:
+        """From Iceberg's JSON of a task, which spells bytes in hexadecimal."""
+        file = task["data-file"]
+        low, high = (_by_id(file.get(f"{end}-bounds")) for end in ("lower", "upper"))
+        bounds = {n: (_bytes(low.get(n)), _bytes(high.get(n))) for n in {*low, *high}}
+        deletes, nulls = list(task.get("delete-files") or ()), _by_id(file.get("null-value-counts"))
+        return cls(file["file-path"], file["record-count"], file["file-format"].lower(), deletes, java, nulls, bounds)
 
 
 def java(spark: SparkSession) -> Any:
@@ -64,6 +75,11 @@ class LakeTable:
         """Rows of the head's data files, those deleted since included."""
         snapshot = self.metadata.currentSnapshot()
         return 0 if snapshot is None else int(snapshot.summary().get("total-records") or 1)
+
+    def summary_of(self, branch: str) -> dict[str, str]:
+        """What the head of a branch says of itself."""
+        snapshot = self.metadata.snapshot(self.metadata.ref(branch).snapshotId())
+        return dict(json.loads(self._iceberg.SnapshotParser.toJson(snapshot))["summary"])
 
     @property
     def schema(self) -> TableSchema:
@@ -107,22 +123,41 @@ class LakeTable:
 
     def plan_files(self, bounds: Mapping[str, tuple[object, object]]) -> list[PlannedFile]:
         """The files of the head that may hold rows within the bounds, column by column."""
-        expressions = self._iceberg.expressions.Expressions
         scan = self.java.newScan()
         for column, (low, high) in bounds.items():
-            scan = scan.filter(expressions.greaterThanOrEqual(column, low))
-            scan = scan.filter(expressions.lessThanOrEqual(column, high))
+            for bound in self._between(column, low, high):
+                scan = scan.filter(bound)
+        return self._planned(scan)
+
+    def plan_files_with(self, column: str, low: object, high: object) -> list[PlannedFile]:
+        """The files of the head whose column may hold a value within the bounds, or NULL; with what is known of it."""
+        expressions = self._iceberg.expressions.Expressions
+        at_least, at_most = self._between(column, low, high)
+        within = getattr(expressions, "and")(at_least, at_most)
+        scan = self.java.newScan().filter(getattr(expressions, "or")(expressions.isNull(column), within))
+        names = self.jvm.java.util.ArrayList()
+        names.add(column)
+        return self._planned(scan.includeColumnStats(names))
+
+    def _between(self, column: str, low: object, high: object) -> tuple[Any, Any]:
+        expressions = self._iceberg.expressions.Expressions
+        return expressions.greaterThanOrEqual(column, low), expressions.lessThanOrEqual(column, high)
+
+    def _planned(self, scan: Any) -> list[PlannedFile]:
         planned, tasks = [], scan.planFiles()
         files = tasks.iterator()
         while files.hasNext():
             task = files.next()
-            data = json.loads(self._iceberg.ScanTaskParser.toJson(task))
-            file = data["data-file"]
-            planned.append(
-                PlannedFile(file["file-path"], file["record-count"], file["file-format"].lower(), _deletes(data), task)
-            )
+            planned.append(PlannedFile.of(json.loads(self._iceberg.ScanTaskParser.toJson(task)), task))
         tasks.close()
         return planned
+
+    def append(self, data_files: Sequence[Any]) -> Any:
+        """The update that adds files, and nothing else."""
+        update = self.java.newAppend()
+        for file in data_files:
+            update.appendFile(file)
+        return update
 
     def data_file(self, written: WrittenFile, spec: Any) -> Any:
         """A file that was written, as Iceberg's value with its metrics."""
@@ -156,6 +191,9 @@ class LakeTable:
         return dict(json.loads(text))
 
 
-def _deletes(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = task.get("delete-files") or []
-    return list(found)
+def _by_id(values: Mapping[str, Sequence[Any]] | None) -> dict[int, Any]:
+    return dict(zip(values["keys"], values["values"], strict=True)) if values else {}
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)

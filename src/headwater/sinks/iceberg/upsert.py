@@ -18,8 +18,9 @@ _DELETION_VECTORS = 3  # the format version that has them
 class BatchStats:
     """What is known of the rows that are to be merged."""
 
-    rows: int
+    rows: int  # or objects, whose earlier rows are replaced
     repeated: int = 0  # rows that a later row with the same key in the batch replaces
+    named_by: str = "keys"  # what is looked for in the table
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,11 @@ def choose_upsert(batch: BatchStats, table: TableStats, forced: Forced) -> Upser
     if batch.repeated and table.format_version < _DELETION_VECTORS:
         return UpsertPlan("merge", f"the batch repeats keys and the table's format version is {table.format_version}")
     if table.rows == 0 or table.files == 0:
-        reason = "the table is empty" if table.rows == 0 else "the batch's keys lie outside the bounds of every file"
+        reason = (
+            "the table is empty"
+            if table.rows == 0
+            else f"the batch's {batch.named_by} lie outside the bounds of every file"
+        )
         return UpsertPlan("append", reason)
     if forced == "merge":
         return UpsertPlan("merge", "the settings ask for it")
@@ -60,7 +65,7 @@ def choose_upsert(batch: BatchStats, table: TableStats, forced: Forced) -> Upser
         if forced != "auto":
             raise InputError(f"upsert: {forced} cannot be done: {hindrance}", hint="write upsert: auto")
         return UpsertPlan("merge", hindrance)
-    reach = f"{batch.rows} keys against {table.file_rows} rows in {table.files} files"
+    reach = f"{batch.rows} {batch.named_by} against {table.file_rows} rows in {table.files} files"
     if forced == "append":
         return UpsertPlan("append", f"{reach}; the settings promise new keys", must_be_new=True)
     return UpsertPlan("delete-append", reach)
@@ -72,5 +77,5 @@ def _hindrance(batch: BatchStats, table: TableStats) -> str:
     if table.unreadable:
         return table.unreadable
     if batch.rows > MOST_KEYS:
-        return f"the batch has more than {MOST_KEYS} keys"
+        return f"the batch has more than {MOST_KEYS} {batch.named_by}"
     return ""
