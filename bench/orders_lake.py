@@ -119,7 +119,7 @@ def land(spark: SparkSession, target: IcebergSink, rows: OrdersRows) -> Landing:
         window=Window(None, mark),
         epoch=1,
         faults=NoFaults(),
-        ensure_leased=lambda: None,
+        clear_to_publish=lambda: None,
         spark=lambda: spark,
         progress=lambda _: None,
     )
