@@ -35,6 +35,7 @@ def window_rows(
         splits=cut(iter(read), settings, container, reading),
         part_column=settings.metadata_columns.get("url", ""),
         earlier=tuple(container.url(key) for page in pages for key in _earlier(page, start, settings)),
+        part_prefix=container.url(""),
     )
 
 
