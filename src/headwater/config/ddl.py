@@ -54,6 +54,12 @@ def parse_ddl(text: str) -> tuple[DdlColumn, ...]:
     return columns
 
 
+class _Quoted(str):
+    """A name in backticks: never a sign or a word of the language, whatever it looks like."""
+
+    __slots__ = ()
+
+
 class _Words:
     """The text as tokens, read from the left."""
 
@@ -61,7 +67,9 @@ class _Words:
         self._text, self._tokens, self._next = text, list(_tokens(text)), 0
 
     def peek(self) -> str:
-        return self._tokens[self._next][0].lower() if self._next < len(self._tokens) else ""
+        if self._next == len(self._tokens) or isinstance(self._tokens[self._next][0], _Quoted):
+            return ""
+        return self._tokens[self._next][0].lower()
 
     def take(self, what: str) -> str:
         if self._next == len(self._tokens):
@@ -93,14 +101,14 @@ def _tokens(text: str) -> Iterator[tuple[str, int]]:
         if not found:
             raise ValueError(f"cannot read {text[position:].strip()[:20]!r}")
         quoted, literal, word, sign = found.groups()
-        yield (quoted.replace("``", "`") if quoted else literal or word or sign), position
+        yield (_Quoted(quoted.replace("``", "`")) if quoted else literal or word or sign), position
         position = found.end()
 
 
 def _columns(words: _Words, *, colon: bool) -> Iterator[DdlColumn]:
     while True:
         name = words.take("a column's name")
-        if not re.match(r"\w", name):
+        if not isinstance(name, _Quoted) and not re.match(r"\w", name):
             raise ValueError(f"expected a column's name, found {name!r}")
         if not words.skip(":") and colon:
             words.expect(":")
@@ -110,7 +118,7 @@ def _columns(words: _Words, *, colon: bool) -> Iterator[DdlColumn]:
             required = True
         if words.skip("comment"):
             words.take("a comment")
-        yield DdlColumn(name, kind, required)
+        yield DdlColumn(str(name), kind, required)
         if not words.skip(","):
             return
 
