@@ -60,9 +60,9 @@ class FastJson:
     def parse_lines(self, joined: bytes, count: int) -> pa.RecordBatch | None:
         """The same for messages that stand on lines of their own, every one from `{` to `}` (see `odd_lines`)."""
         letters = np.frombuffer(joined, np.uint8)
-        if _has_constants(letters) or not is_utf8(joined):
+        if has_constants(letters) or not is_utf8(joined):
             return None
-        if self._decimals and _has_exponents(letters):
+        if self._decimals and has_exponents(letters):
             return None
         reading = pj.ReadOptions(use_threads=False, block_size=len(joined) + 1)
         try:
@@ -139,7 +139,7 @@ def _separable(joined: bytes, count: int) -> bool:
     )
 
 
-def _has_exponents(letters: np.ndarray) -> bool:
+def has_exponents(letters: np.ndarray) -> bool:
     """Whether a number may be written with one; a text that looks like it only costs the closer look."""
     places = np.flatnonzero((letters | _LOWER) == _EXPONENT)
     places = places[(places > 0) & (places < len(letters) - 1)]
@@ -148,7 +148,7 @@ def _has_exponents(letters: np.ndarray) -> bool:
     return bool((digit & (((after >= _ZERO) & (after <= _NINE)) | (after == _PLUS) | (after == _MINUS))).any())
 
 
-def _has_constants(letters: np.ndarray) -> bool:
+def has_constants(letters: np.ndarray) -> bool:
     """Whether NaN or an infinity may stand where a value does; a text that looks like it only costs the closer look."""
     return _stands_as_value(letters, b"NaN") or _stands_as_value(letters, b"Inf")
 

@@ -17,7 +17,7 @@ Columns = Mapping[str, tuple[int, str]]  # name → when it was found, type
 Kinds = dict[str, set[str]]  # name → what kinds of values it was seen with
 
 _LONG = 1 << 63
-_EXACT_IN_DOUBLE = 1 << 53
+EXACT_IN_DOUBLE = 1 << 53
 
 
 def observe(values: Iterable[bytes | None], kinds: Kinds) -> None:
@@ -69,7 +69,7 @@ def _kind(value: Any) -> str:
         whole = int(value) if len(value) < len(str(_LONG)) + 1 else _LONG
         if not -_LONG <= whole < _LONG:
             return "json"
-        return "bigint" if abs(whole) <= _EXACT_IN_DOUBLE else "long bigint"
+        return "bigint" if abs(whole) <= EXACT_IN_DOUBLE else "long bigint"
     return "double" if Decimal(repr(float(value))) == Decimal(value) else "json"
 
 

@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headwater.sources.json.fast import FastJson, odd_lines
+from headwater.sources.json.fast import FastJson
 from headwater.sources.json.values import JsonValues
 from headwater.sources.objects.contents import Content
 from headwater.sources.objects.failures import BadRow, ObjectFailed
 from headwater.sources.objects.formats.decoded import Decoded, Part
 from headwater.sources.objects.formats.json_elements import elements, is_lines, is_object
+from headwater.sources.objects.formats.json_lines import JoinedLines, joined_lines
 from headwater.sources.objects.formats.lines import in_chunks, unmarked
 
-_NEWLINE = ord("\n")
 _MOSTLY = 4  # every fourth
 _FEW = 8
 
@@ -70,36 +70,26 @@ class JsonObjects:
 
     def _joined(self, texts: Sequence[bytes], made: Decoded) -> list[int]:
         """Parse what is plain; give the numbers of the objects that are not, or that Arrow refuses."""
-        ended = [text if text[-1:] == b"\n" else text + b"\n" for text in texts]
-        joined = b"".join(ended)
-        if b"\r" in joined:
-            ended = [text.replace(b"\r\n", b"\n") for text in ended]
-            joined = b"".join(ended)
-        ends = np.cumsum(np.fromiter(map(len, ended), np.int64, len(ended)))
-        letters = np.frombuffer(joined, np.uint8)
-        newlines = np.flatnonzero(letters == _NEWLINE)
-        lines = np.diff(np.searchsorted(newlines, ends), prepend=0)
-        owners = np.searchsorted(ends, newlines[odd_lines(letters, newlines)], side="right")
-        if not len(owners) and self._parsed(joined, lines, made):
+        found = joined_lines(texts)
+        if not found.odd and self._parsed(found.joined, found.lines, made):
             return []
-        odd = np.unique(owners).tolist()
-        plain = np.setdiff1d(np.arange(len(texts)), odd).tolist()
-        refused = list(self._by_halves(ended, lines, plain, made))
+        plain = found.plain
+        refused = list(self._by_halves(found, plain, made))
         self._join = len(refused) * _MOSTLY <= len(plain) + _FEW
-        return sorted([*odd, *refused])
+        return sorted([*found.odd, *refused])
 
-    def _by_halves(self, ended: Sequence[bytes], lines: np.ndarray, some: list[int], made: Decoded) -> Iterator[int]:
+    def _by_halves(self, found: JoinedLines, some: list[int], made: Decoded) -> Iterator[int]:
         if not some:
             return
-        counts = np.zeros_like(lines)
-        counts[some] = lines[some]
-        if self._parsed(b"".join([ended[number] for number in some]), counts, made):
+        counts = np.zeros_like(found.lines)
+        counts[some] = found.lines[some]
+        if self._parsed(b"".join([found.ended[number] for number in some]), counts, made):
             return
         if len(some) == 1:
             yield some[0]
             return
-        yield from self._by_halves(ended, lines, some[: len(some) // 2], made)
-        yield from self._by_halves(ended, lines, some[len(some) // 2 :], made)
+        yield from self._by_halves(found, some[: len(some) // 2], made)
+        yield from self._by_halves(found, some[len(some) // 2 :], made)
 
     def _parsed(self, joined: bytes, counts: np.ndarray, made: Decoded) -> bool:
         rows = self._fast.parse_lines(joined, int(counts.sum()))
