@@ -7,7 +7,6 @@ from pathlib import Path
 
 from headwater.config.objects_source import ObjectsSource
 from headwater.config.s3 import S3Settings
-from headwater.model.errors import InputError
 from headwater.sources.objects.container import Container
 from headwater.sources.objects.selection import Selection
 
@@ -29,7 +28,9 @@ def open_container(settings: ObjectsSource, folder: Path, s3: S3Settings) -> Con
         from headwater.sources.objects.s3_access import find_access  # noqa: PLC0415
 
         return Bucket(find_access(bucket, settings.s3 or s3), selection)
-    raise InputError(f"{scheme}:// is no object store that can be read")
+    from headwater.sources.objects.cloud import CloudBucket  # noqa: PLC0415
+
+    return CloudBucket(scheme, bucket, selection, settings.storage_options)
 
 
 def _folder(settings: ObjectsSource, path: Path) -> Container:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.sources.objects.container import ObjectVersion
+from headwater.sources.objects.obstore_client import RETRY, cause_of, client_options, status_of
 from headwater.sources.objects.s3_access import S3Access
-from headwater.sources.objects.s3_requests import CONNECT_SECONDS, PATIENCE_SECONDS, READ_SECONDS, Refusal, no_answer
+from headwater.sources.objects.s3_requests import Refusal, no_answer
 
 if TYPE_CHECKING:
     from obstore import GetOptions
-    from obstore.store import ClientConfig, RetryConfig
-
-_STATUS = re.compile(r"status code: (\d+)")
-_CAUSE = re.compile(r'(?:message|error): "([^"]*)"')
-_LONGEST = timedelta(hours=12)  # for one whole object; a server that stalls is noticed by READ_SECONDS
-_RETRY: RetryConfig = {
-    "max_retries": 5,
-    "retry_timeout": timedelta(seconds=PATIENCE_SECONDS),
-    "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=3), "base": 2},
-}
 
 
 class S3Reader:
@@ -41,8 +29,8 @@ class S3Reader:
             endpoint=access.endpoint,
             region=access.region,
             virtual_hosted_style_request=not access.path_style,
-            client_options=_client_options(access),
-            retry_config=_RETRY,
+            client_options=client_options(allow_http=access.endpoint.startswith("http:"), ca_bundle=access.ca_bundle),
+            retry_config=RETRY,
             **signing,
         )
 
@@ -59,12 +47,8 @@ class S3Reader:
             raise self._told(str(error)) from None
 
     def _told(self, text: str) -> Exception:
-        """Its errors are texts: the first line, the server's answer, and how it came to it."""
-        status = _STATUS.search(text)
-        if status:
-            return Refusal.of(int(status[1]), text)
-        causes = _CAUSE.findall(text)
-        return no_answer(self._access, f"read: {causes[-1] if causes else text.splitlines()[0].rpartition(' - ')[2]}")
+        status = status_of(text)
+        return Refusal.of(status, text) if status else no_answer(self._access, f"read: {cause_of(text)}")
 
     def _keys(self) -> dict[str, Any]:
         keys = self._access.credentials.keys()
@@ -75,15 +59,3 @@ class S3Reader:
             "token": keys.session_token.reveal() if keys.session_token else None,
             "expires_at": keys.expires_at,
         }
-
-
-def _client_options(access: S3Access) -> ClientConfig:
-    options: ClientConfig = {
-        "allow_http": access.endpoint.startswith("http:"),
-        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-        "read_timeout": timedelta(seconds=READ_SECONDS),
-        "timeout": _LONGEST,
-    }
-    if access.ca_bundle:
-        options["root_certificate"] = Path(access.ca_bundle).read_bytes()
-    return options

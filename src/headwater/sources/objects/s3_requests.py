@@ -18,12 +18,10 @@ import urllib3
 
 from headwater.model.errors import SourceUnreachable
 from headwater.sources.objects.container import ObjectVersion
+from headwater.sources.objects.obstore_client import CONNECT_SECONDS, PATIENCE_SECONDS, READ_SECONDS
 from headwater.sources.objects.s3_access import S3Access
 from headwater.sources.objects.s3_signing import Get, escaped_query, sign
 
-CONNECT_SECONDS = 5.0
-READ_SECONDS = 60.0
-PATIENCE_SECONDS = 15.0  # after which nothing is tried again
 _PAUSES_SECONDS = (0.2, 0.4, 0.8, 1.6, 2.0)
 _AGAIN = {429, 500, 502, 503, 504}
 _OK = range(200, 300)
@@ -52,7 +50,8 @@ class Refusal(Exception):
     @classmethod
     def of(cls, status: int, body: str, region: str = "") -> Refusal:
         """Only code and message are taken: a body may repeat the request's credentials (G11)."""
-        parts = {name: unescape(text) for name, text in re.findall(r"<(Code|Message|Region)>([^<]*)</", body)}
+        found = re.findall(r"<(Code|Message|Region)>([^<\n]*)", body)
+        parts = {name: unescape(text) for name, text in reversed(found)}  # the first of each counts
         return cls(status, parts.get("Code", ""), parts.get("Message", ""), region or parts.get("Region", ""))
 
     def unreachable(self, access: S3Access, what: str) -> SourceUnreachable:
