@@ -71,6 +71,12 @@ class Ledger(Protocol):
     def between(self, ranges: Sequence[KeyRange]) -> pa.Table:
         """The bookmarks of these ranges, which are in order and do not overlap."""
 
+    def get(self, keys: Sequence[str]) -> pa.Table:
+        """The bookmarks of these keys, as far as there are any."""
+
+    def covering(self, keys: Sequence[str]) -> Sequence[Block]:
+        """The blocks whose ranges hold these keys, each once; a key before the first block has none."""
+
     def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
         """Write bookmarks, and blocks, over those with the same keys. Durable."""
 
@@ -102,9 +108,6 @@ class LedgerForPeople(Ledger, Protocol):
 
     def browse(self, after: str | None, limit: int, states: Sequence[State], prefix: str = "") -> pa.Table:
         """The next bookmarks behind a key, in the order of keys."""
-
-    def get(self, keys: Sequence[str]) -> pa.Table:
-        """The bookmarks of these keys, as far as there are any."""
 
     def counts(self, generation: int) -> Sequence[Counted]:
         """How many there are, by state and by whether they are above this generation."""

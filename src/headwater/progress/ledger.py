@@ -78,6 +78,20 @@ class SqlLedger:
 
         return _table(self._run(read))
 
+    def get(self, keys: Sequence[str]) -> pa.Table:
+        """The bookmarks of these keys, as far as there are any."""
+        return _table(self._of_each(keys, f"{_FROM} AND key = :key"))
+
+    def covering(self, keys: Sequence[str]) -> Sequence[Block]:
+        """The blocks whose ranges hold these keys, each once; a key before the first block has none."""
+        rows = self._of_each(
+            keys,
+            "SELECT first_key, digest, objects FROM headwater_bookmark_blocks WHERE pipeline = :pipeline "
+            "AND first_key <= :key ORDER BY first_key DESC LIMIT 1",
+        )
+        found = {str(first): Block(str(first), bytes(digest), _whole(objects)) for first, digest, objects in rows}  # type: ignore[call-overload]
+        return list(found.values())
+
     def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
         """Write bookmarks, and blocks, over those with the same keys."""
 
@@ -155,10 +169,6 @@ class SqlLedger:
         conditions = " AND ".join(wanted)
         return _table(self._query(f"{_FROM} AND {conditions} ORDER BY key LIMIT :most", most=limit, **values))
 
-    def get(self, keys: Sequence[str]) -> pa.Table:
-        """The bookmarks of these keys, as far as there are any."""
-        return _table([row for key in keys for row in self._query(f"{_FROM} AND key = :key", key=key)])
-
     def counts(self, generation: int) -> Sequence[Counted]:
         """How many there are, by state and by whether they are above this generation."""
         rows = self._query(
@@ -204,6 +214,14 @@ class SqlLedger:
     def _columns(self, staged: pa.Table) -> Mapping[str, Sequence[object]]:
         columns: dict[str, Sequence[object]] = {"pipeline": [self.pipeline] * staged.num_rows}
         return {**columns, **{name: staged.column(name).to_pylist() for name in BOOKMARK_COLUMNS}}
+
+    def _of_each(self, keys: Sequence[str], statement: str) -> list[Row]:
+        """What the statement gives for each key, in one transaction."""
+
+        def read(execute: Execute) -> list[Row]:
+            return [row for key in keys for row in execute(statement, {"pipeline": self.pipeline, "key": key})]
+
+        return self._run(read)
 
     def _query(self, statement: str, **values: object) -> Sequence[Row]:
         return self._run(lambda execute: execute(statement, {"pipeline": self.pipeline, **values}))

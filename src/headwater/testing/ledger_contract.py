@@ -120,6 +120,15 @@ class LedgerContract(ABC):
         self.stage(bookmarks(_KEYS, 1))
         assert self.ledger().get(["日本", "nobody", " a"])["key"].to_pylist() == ["日本", " a"]
 
+    def test_blocks_are_found_by_the_keys_in_their_ranges(self) -> None:
+        blocks = Block("b", b"\x00x", 2), Block("é", b"y", 1)
+        self.stage(bookmarks(["b", "c", "é"], 1), blocks)
+        assert list(self.ledger().covering(["a"])) == []
+        assert list(self.ledger().covering(["b"])) == [blocks[0]]
+        assert list(self.ledger().covering(["a", "z", "b", "c"])) == [blocks[0]]
+        assert sorted(self.ledger().covering(["日本", "b0"]), key=lambda block: block.first) == list(blocks)
+        assert list(self.ledger("q").covering(["b"])) == []
+
     def test_bookmarks_are_counted(self) -> None:
         self.stage(bookmarks(["a", "b"], 1, size=10))
         self.stage(bookmarks(["c"], 2, size=5))
