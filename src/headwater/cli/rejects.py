@@ -100,7 +100,7 @@ def replay(
         kept = _of_stream(pipeline.rejects(), stream)
         chosen = [_with_id(kept, one, name) for one in rejects] if rejects else kept
         if not chosen:
-            out.value({"pipeline": name, "tried": 0, "landed": 0, "left": 0}, f"{name}: no rejects")
+            out.value({"pipeline": name, "tried": 0, "landed": 0, "left": 0, "queued": 0}, f"{name}: no rejects")
             return
         out.say(f"{name}: {len(chosen):,} of {len(kept):,} rejects are tried again and land behind all other rows")
         if any(sink.iceberg and sink.iceberg.mode != "append" for sink in pipeline.settings.sinks):
@@ -108,9 +108,11 @@ def replay(
         if not yes:
             confirm(out, "replay")
         done = pipeline.replay(chosen)
-    data = {"pipeline": name, "tried": done.tried, "landed": done.landed, "left": done.left}
+    data = {"pipeline": name, "tried": done.tried, "landed": done.landed, "left": done.left, "queued": done.queued}
     rows = "row" if done.landed == 1 else "rows"
-    out.value(data, f"{name}: {done.landed:,} {rows} landed, {done.left:,} of {done.tried:,} rejects are left")
+    text = f"{name}: {done.landed:,} {rows} landed, {done.left:,} of {done.tried:,} rejects are left"
+    objects = f"; {done.queued:,} whole object{'s' if done.queued != 1 else ''} will be read by the next cycle"
+    out.value(data, text + (objects if done.queued else ""))
 
 
 def _kept(out: Output, flags: ProjectFlags, name: str, file: Path | None, stream: str | None) -> Sequence[KeptReject]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from headwater.engine.attempting import attempt_at
 from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.parts import Parts
+from headwater.engine.planning import next_window
 from headwater.engine.result import CycleResult
 from headwater.model.errors import HeadwaterError, RunError
 from headwater.model.landing import Landing
@@ -17,7 +18,9 @@ from headwater.model.progress import HistoryEntry, Intent, Progress
 from headwater.model.rows import Rows
 from headwater.model.secret import masked
 from headwater.model.sink import Attempt, Sink
-from headwater.model.source import Acknowledges, Plan, Stages
+from headwater.model.source import Acknowledges, Plan
+
+_SHOWN_PARTS = 5
 
 
 def run_cycle(parts: Parts) -> CycleResult:
@@ -58,7 +61,7 @@ class _Cycle:
                 self._log("recovering", window=progress.intent.window, begun=progress.intent.begun_at)
                 progress = self._finish(lease, progress, progress.intent)
                 self._result = replace(self._result, recovered=True)
-            plan = self._plan(lease, progress)
+            plan = next_window(parts.source, progress.mark, lease.lease, self._run)
             self._result = replace(self._result, warnings=plan.warnings, more=plan.more)
             for warning in plan.warnings:
                 self._log("warning", message=warning)
@@ -74,14 +77,11 @@ class _Cycle:
             raise
         return self._done()
 
-    def _plan(self, lease: HeldLease, progress: Progress) -> Plan:
-        source, mark = self._parts.source, progress.mark
-        return source.stage(mark, lease.lease, self._run) if isinstance(source, Stages) else source.plan(mark)
-
     def _finish(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
         """Land the intent's window wherever it has not landed, then move the mark. The same for a first try and a recovery."""
         parts = self._parts
         progress = self._land_everywhere(lease, progress, intent)
+        self._tell_of_postponed()
         landings = progress.intent.landed if progress.intent else ()
         parts.faults.reach("advance.before")
         # G1: every sink has given its landing. G3: `advanced` and the store both refuse to go back.
@@ -126,13 +126,23 @@ class _Cycle:
                         progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
         return progress.intending(intent)
 
+    def _tell_of_postponed(self) -> None:
+        parts = sorted(self._parts.rejects.postponed)
+        if parts:
+            shown = ", ".join(parts[:_SHOWN_PARTS]) + (", …" if len(parts) > _SHOWN_PARTS else "")
+            said = f"could not be read and bring{'s' if len(parts) == 1 else ''} no row: {len(parts):,} ({shown})"
+            self._log("warning", message=said)
+            self._result = replace(self._result, warnings=(*self._result.warnings, said))
+
     def _log_landing(self, landing: Landing) -> None:
         aside = sum(found.rows for found in self._parts.rejects.landings() if found.stream == landing.stream)
+        removed = landing.proof.get("removed")
         self._log(
             "landed",
             sink=landing.sink,
             stream=landing.stream,
             rows=landing.rows,
+            **({"removed": removed} if removed else {}),
             **({"rejected": aside} if aside else {}),
             seconds=f"{landing.seconds:.2f}",
         )

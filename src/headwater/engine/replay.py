@@ -26,7 +26,7 @@ from headwater.model.landing import Landing
 from headwater.model.progress import Progress
 from headwater.model.rejects import SINK, Reject
 from headwater.model.rows import Rows, SplitRows
-from headwater.model.source import Replays
+from headwater.model.source import Postpones, Replays
 from headwater.model.window import Window
 
 
@@ -37,6 +37,7 @@ class Replayed:
     tried: int
     landed: int  # rows in the first sink that took any
     left: int  # rejects that still cannot be kept
+    queued: int = 0  # parts (objects) that the next cycle reads again
 
 
 def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
@@ -45,14 +46,17 @@ def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
     with held_lease(parts.store, parts.name, parts.owner, parts.lease_seconds) as lease:
         progress = parts.store.load(parts.name)
         done = _Replay(parts, lease, progress)
-        for some in _groups(kept):
+        whole = [one for one in kept if one.reject.part]
+        if whole:
+            done.bring_again(whole)
+        for some in _groups([one for one in kept if not one.reject.part]):
             done.replay(some)
         result = CycleResult(
             parts.name, done.run, "landed", (_window(progress, kept),), tuple(done.landings), time.monotonic() - began
         )
         why = f"replayed {len(kept)} reject{'s' if len(kept) != 1 else ''}"
         parts.store.swap(lease.lease, progress, progress, result.entry(parts.owner, lease.lease.epoch, why=why))
-    return Replayed(len(kept), done.rows, done.left)
+    return Replayed(len(kept), done.rows, done.left, done.queued)
 
 
 class _Replay:
@@ -60,7 +64,15 @@ class _Replay:
         self._parts, self._lease, self._progress = parts, lease, progress
         self.run = uuid.uuid4().hex[:12]
         self.landings: list[Landing] = []
-        self.rows, self.left = 0, 0
+        self.rows, self.left, self.queued = 0, 0, 0
+
+    def bring_again(self, kept: Sequence[KeptReject]) -> None:
+        """Rejects that stand for a whole part: a window brings it, and sets it aside again if it must."""
+        source = self._parts.source
+        if not isinstance(source, Postpones):
+            raise InputError(f"{self._parts.name}: {source.address} cannot bring parts again", hint="rewind instead")
+        self.queued += source.bring_again([one.reject for one in kept], self._lease.lease)
+        take_away(self._parts.spark(), kept)
 
     def replay(self, kept: Sequence[KeptReject]) -> None:
         """Rejects that one landing in each of their sinks can take."""

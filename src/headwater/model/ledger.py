@@ -89,6 +89,9 @@ class Ledger(Protocol):
     def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
         """Note state, reason, tries and retry_at of these; the rest of them stays."""
 
+    def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:
+        """Let these failed ones be due at that moment, with all their tries before them again."""
+
     def last_key(self) -> str | None:
         """The greatest key of all bookmarks."""
 
@@ -117,9 +120,6 @@ class LedgerForPeople(Ledger, Protocol):
 
         What is known of rows that they brought is kept; generations up to `landed` have landed.
         """
-
-    def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:
-        """Let these failed ones be due at that moment, with all their tries before them again."""
 
 
 @runtime_checkable

@@ -119,3 +119,6 @@ class Postpones(Protocol):
 
         Called before anything of the window is published, so that a crash cannot make them pass for landed.
         """
+
+    def bring_again(self, parts: Sequence[Reject], lease: Lease) -> int:
+        """Let a coming window bring parts that were given up; gives how many. One that changed since needs no help."""

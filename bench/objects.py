@@ -1,0 +1,153 @@
+"""JSON-lines objects into Iceberg, from local disk and from S3, against spark.read.json and against plain processes.
+
+20,000 objects of 10 KB, a given schema, warm sessions. Floor: two plain Python processes that parse the files with pyarrow
+into Parquet, each half of them. Afterwards an idle run of the same folder, in a process of its own.
+Run: python bench/objects.py [OBJECTS] [local|s3 …]
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.api import Project
+from headwater.config.loading import load_project
+
+SCHEMA = "id bigint, at timestamp, customer string, amount double, tags array<string>, note string"
+SIZE, ROUNDS = 10_000, 3
+
+
+def main(objects: int, places: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as work, ExitStack() as stack:
+        folder = Path(work)
+        contents = [content(number) for number in range(objects)]
+        rows = sum(text.count(b"\n") for text in contents)
+        print(f"{objects:,} objects of {SIZE:,} bytes, {rows:,} rows; best of {ROUNDS}", flush=True)
+        for place in places:
+            url, more, spark_path = prepare(place, folder, contents, stack)
+            run_place(place, folder, url=url, more=more, spark_path=spark_path)
+
+
+def run_place(place: str, folder: Path, *, url: str, more: str, spark_path: str) -> None:
+    home = folder / place
+    home.mkdir()
+    (home / "headwater.yaml").write_text(f"spark: {{memory: 3g}}\n{more}")
+    with Project(load_project(home), home) as project, ProcessPoolExecutor(2) as pool:
+        best: dict[str, float] = {}
+        for number in range(ROUNDS):
+            jobs = [("headwater", lambda n=number: headwater(project, home, url, n))]
+            jobs += [("spark.read.json", lambda n=number: plain_spark(project.session(), spark_path, n))]
+            if place == "local":
+                jobs.append(("two processes", lambda: list(pool.map(parse_half, [(spark_path, 0), (spark_path, 1)]))))
+            for name, work in jobs:
+                began = time.monotonic()
+                work()
+                seconds = time.monotonic() - began
+                best[name] = min(best.get(name, seconds), seconds)
+                print(f"  {place} {name:<16} {seconds:6.2f} s", flush=True)
+    print(f"{place}: spark.read.json / headwater {best['spark.read.json'] / best['headwater']:.1f} × (at least 5)")
+    if "two processes" in best:
+        print(f"{place}: headwater / two processes   {best['headwater'] / best['two processes']:.2f} × (at most 1.4)")
+    for _ in range(2):
+        began = time.monotonic()
+        command = [sys.executable, "-m", "headwater.cli.main", "run", str(home / "load_0.yaml"), "--once", "--json"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True)
+        print(f"{place}: idle run {time.monotonic() - began:.2f} s (below 1.5): {json.loads(said.stdout)['outcome']}")
+
+
+def headwater(project: Project, home: Path, url: str, number: int) -> None:
+    path = home / f"load_{number}.yaml"
+    path.write_text(f"""
+pipeline: load_{number}
+source: {{objects: {{url: "{url}", format: json, schema: "{SCHEMA}"}}}}
+sinks: [{{iceberg: {{table: lake.bench.load_{number}}}}}]
+""")
+    pipeline = project.pipelines([path])[0]
+    while (result := pipeline.run_once()).outcome == "landed":
+        if not result.more:
+            return
+    raise result.error or RuntimeError(result.outcome)
+
+
+def plain_spark(spark, path: str, number: int) -> None:
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+    table = f"lake.bench.plain_{number}"
+    spark.sql(f"CREATE TABLE {table} ({SCHEMA}) USING iceberg")
+    spark.read.schema(SCHEMA).json(path).writeTo(table).append()
+
+
+def parse_half(job: tuple[str, int]) -> None:
+    import pyarrow.json as pj
+    import pyarrow.parquet as pq
+
+    folder, half = job
+    files = sorted(Path(folder).glob("*.jsonl"))[half::2]
+    kinds = {"at": pa.timestamp("us", "UTC"), "tags": pa.list_(pa.string()), "id": pa.int64(), "amount": pa.float64()}
+    names = ["id", "at", "customer", "amount", "tags", "note"]
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+    with (
+        tempfile.TemporaryDirectory() as out,
+        pq.ParquetWriter(f"{out}/x.parquet", schema, compression="zstd") as writer,
+    ):
+        for begin in range(0, len(files), 800):
+            joined = b"".join(path.read_bytes() for path in files[begin : begin + 800])
+            options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+            read = pj.ReadOptions(use_threads=False, block_size=8 << 20)
+            writer.write_table(pj.read_json(io.BytesIO(joined), read_options=read, parse_options=options))
+
+
+def content(number: int) -> bytes:
+    chance, lines, size = random.Random(number), [], 0  # noqa: S311 - no secrets
+    while size < SIZE:
+        row = {
+            "id": number * 1000 + len(lines),
+            "at": f"2026-03-02T08:00:{len(lines) % 60:02d}Z",
+            "customer": f"customer {chance.randrange(100_000)}",
+            "amount": chance.randrange(10**6) / 100,
+            "tags": ["a", "b", "c"][: chance.randrange(4)],
+            "note": "lorem ipsum dolor sit amet " * chance.randrange(4),
+        }
+        lines.append(json.dumps(row))
+        size += len(lines[-1]) + 1
+    return ("\n".join(lines) + "\n").encode()
+
+
+def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -> tuple[str, str, str]:
+    """The source's url, lines for headwater.yaml, and the path for Spark."""
+    if place == "local":
+        inbox = folder / "in"
+        inbox.mkdir()
+        for number, text in enumerate(contents):
+            (inbox / f"{number:06d}.jsonl").write_bytes(text)
+        return str(inbox), "", str(inbox)
+    from headwater.services.s3_server import S3, client
+    from headwater.services.service import running
+
+    server = stack.enter_context(running(S3(), folder / "s3"))
+    access = server.answer
+    s3 = client(access)
+    s3.create_dir("bench")
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda job: put(s3, *job), enumerate(contents)))
+    names = {"endpoint": "endpoint", "region": "region", "access_key": "access_key", "secret_key": "secret_key"}
+    more = "s3: {" + ", ".join(f"{ours}: {access[theirs]!r}" for ours, theirs in names.items()) + "}\n"
+    return "s3://bench/", more, "s3a://bench/"
+
+
+def put(s3, number: int, text: bytes) -> None:
+    with s3.open_output_stream(f"bench/{number:06d}.jsonl") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000, sys.argv[2:] or ["local", "s3"])
