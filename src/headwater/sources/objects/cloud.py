@@ -1,7 +1,7 @@
 """Buckets of Google and containers of Azure as containers of objects: all of it by obstore.
 
 It takes keys for paths. A key that is none (`a//b`, `..`, control characters) stops the listing, with its name, and a
-slash at a key's end is not seen. S3 has a client of our own for that (docs/decisions/0012).
+slash at a key's end is not seen. S3 has a client of our own for that (docs/decisions/0013).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """S3's ListObjectsV2, page by page, with the keys as they are.
 
 Not obstore's: it takes a key for a path, so one odd key fails a whole listing, and `a/` silently becomes `a`
-(docs/decisions/0012).
+(docs/decisions/0013).
 """
 
 from __future__ import annotations
