@@ -23,6 +23,18 @@ _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 warnings.filterwarnings("ignore", message='Field name "schema"')
 
 
+def checked_url(url: str) -> str:
+    """A folder or the prefix of a bucket, as it is written; whether it is there is another question."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme not in SCHEMES:
+        raise ValueError(f"{scheme}:// is no object store that can be read; write s3://, file:///, gs:// or az://")
+    if separator and scheme == "file" and not rest.startswith("/"):
+        raise ValueError("a file url has three slashes: file:///folder/")
+    if separator and scheme != "file" and not rest.partition("/")[0]:
+        raise ValueError(f"{url!r} names no bucket; write {scheme}://bucket/prefix/")
+    return url
+
+
 class CsvSettings(Settings):
     """How texts in columns are written."""
 
@@ -51,7 +63,12 @@ class EventFeed(OneKind):
     kafka: EventTopic | None = None
     """A topic that the store writes them to."""
     folder: str | None = None
-    """A folder or url with a file per notification, or a line for each."""
+    """A folder or url with a file per notification, or a line for each, in the order of their names."""
+
+    @field_validator("folder")
+    @classmethod
+    def _known_scheme(cls, folder: str | None) -> str | None:
+        return folder if folder is None else checked_url(folder)
 
 
 class ObjectsSource(Settings):
@@ -120,14 +137,7 @@ class ObjectsSource(Settings):
     @field_validator("url")
     @classmethod
     def _known_scheme(cls, url: str) -> str:
-        scheme, separator, rest = url.partition("://")
-        if separator and scheme not in SCHEMES:
-            raise ValueError(f"{scheme}:// is no object store that can be read; write s3://, file:///, gs:// or az://")
-        if separator and scheme == "file" and not rest.startswith("/"):
-            raise ValueError("a file url has three slashes: file:///folder/")
-        if separator and scheme != "file" and not rest.partition("/")[0]:
-            raise ValueError(f"{url!r} names no bucket; write {scheme}://bucket/prefix/")
-        return url
+        return checked_url(url)
 
     @field_validator("schema")
     @classmethod
@@ -145,4 +155,9 @@ class ObjectsSource(Settings):
             raise ValueError("metadata: every column needs a name of its own")
         if self.order == "lexical" and self.deleted == "remove_rows":
             raise ValueError("order: lexical lists only new keys, so it never sees that an object is gone")
+        if self.order == "lexical" and self.feed is not None:
+            raise ValueError(
+                "order: lexical lists only keys behind the last one that is known, so it would not find what a feed missed; "
+                "leave one of the two out"
+            )
         return self

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WindowBlock:
-    """What the user holds inside the block. False when there is nothing new."""
+    """What the user holds inside the block. False when there is nothing to read."""
 
     def __init__(self, window: Window | None, streams: dict[str, Rows]) -> None:
         self.window = window
@@ -31,7 +31,7 @@ class WindowBlock:
         self._vouched = False
 
     def __bool__(self) -> bool:
-        return self.window is not None
+        return bool(self.streams)
 
     def read(self, spark: SparkSession, stream: str | None = None) -> DataFrame:
         """The window's rows, lazily. Raises UnknownName for a stream that has none."""
@@ -53,9 +53,9 @@ class WindowBlock:
         self._vouched = True
 
     def was_used(self) -> bool:
-        """Whether a Spark job ran after `read`, or the user vouched for it."""
+        """Whether a Spark job ran after `read`, or the user vouched for it, or there was nothing to read."""
         tracked = (spark.sparkContext.statusTracker().getJobIdsForGroup(group) for spark, group in self._groups)
-        return self._vouched or any(tracked)
+        return self._vouched or not self.streams or any(tracked)
 
 
 @contextmanager

@@ -45,14 +45,16 @@ def open_source(settings: SourceSettings, folder: Path, cores: int, around: Surr
 
 
 def _open_objects(settings: ObjectsSource, folder: Path, around: Surroundings) -> Source:
-    from headwater.sources.objects.opening import open_container  # noqa: PLC0415 - other sources need none of it
+    from headwater.sources.objects.feed_opening import open_feed  # noqa: PLC0415 - other sources need none of it
+    from headwater.sources.objects.opening import open_container  # noqa: PLC0415
     from headwater.sources.objects.source import WatchedObjects  # noqa: PLC0415
 
     if around.ledger is None:
         raise InputError(
             "a source of objects keeps bookmarks in a progress store", hint="run it as a pipeline, or pass store=…"
         )
-    return WatchedObjects(settings, open_container(settings, folder, around.s3), around.ledger)
+    container = open_container(settings, folder, around.s3)
+    return WatchedObjects(settings, container, around.ledger, open_feed(settings, container, folder, around.s3))
 
 
 def _open_sql(settings: SqlSource, folder: Path, cores: int, spark: Callable[[], SparkSession] | None) -> Source:

@@ -7,13 +7,14 @@ block's bookmarks is read: to find a few changes among ten million objects costs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.model.ledger import Block, KeyRange, Ledger
+from headwater.sources.objects.container import ObjectVersion
 from headwater.sources.objects.slabs import LISTING, Slab, slabs
 
 BLOCK = 512  # keys; one that has grown to twice as many is cut
@@ -145,11 +146,34 @@ def _other_parts(old: Block | None, made: list[Block], begin: int, end: int) -> 
             yield low, min(begin + (number + 1) * PART, end)
 
 
+def differences_at(versions: Mapping[str, ObjectVersion | None], ledger: Ledger) -> Iterator[Difference]:
+    """Of a few keys, by what is there now: None, nothing.
+
+    The digests of their blocks go: they are of an earlier listing, and it may come back as it was (a deletion that is
+    undone brings the same version). The next listing compares these blocks, and makes new digests.
+    """
+    there = [vars(version) for version in versions.values() if version]
+    changed, gone = _compare(pa.Table.from_pylist(there, schema=LISTING), ledger.get(list(versions)))
+    keys = [*changed["key"].to_pylist(), *gone["key"].to_pylist()]
+    if not keys:
+        return
+    blocks = [replace(block, digest=b"") for block in ledger.covering(keys)]
+    least = min(keys, key=str.encode)
+    if not ledger.covering([least]):  # before the first block nothing would be compared, so it would never be gone
+        blocks.append(Block("", b"", 0))
+    yield Difference(changed, gone, tuple(blocks))
+
+
 def _compared(suspects: _Suspects, ledger: Ledger) -> Iterator[Difference]:
     if not suspects.ranges:
         return
-    rows = pa.concat_tables(suspects.listed)
-    known = ledger.between(suspects.ranges)
+    changed, gone = _compare(pa.concat_tables(suspects.listed), ledger.between(suspects.ranges))
+    if suspects.blocks or gone.num_rows:
+        yield Difference(changed, gone, tuple(suspects.blocks))
+
+
+def _compare(rows: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What is new or has changed among listed rows, and whose bookmarks have no row."""
     # Beside each object that was listed, what its bookmark says; NULLs where it has none.
     found = known.take(pc.index_in(_flat(rows["key"]), value_set=_flat(known["key"])))
     same = pc.not_equal(found["state"], "gone")
@@ -160,8 +184,7 @@ def _compared(suspects: _Suspects, ledger: Ledger) -> Iterator[Difference]:
     there = pc.is_in(known["key"], value_set=_flat(rows["key"]))
     gone = known.filter(pc.and_(pc.invert(there), pc.not_equal(known["state"], "gone")))
     changed = rows.filter(pc.invert(pc.fill_null(same, fill_value=False)))
-    if suspects.blocks or gone.num_rows:
-        yield Difference(changed, gone, tuple(suspects.blocks))
+    return changed, gone
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

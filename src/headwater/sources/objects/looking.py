@@ -1,9 +1,9 @@
-"""Looks at the container: into the ledger, or only to say what there would be; and the next window of the queue."""
+"""Looks at the container, what would come of them, and the next window of the queue."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,8 +15,6 @@ from headwater.model.marks import ObjectsMark
 from headwater.sources.objects.comparing import Difference, differences
 from headwater.sources.objects.container import Container
 
-from headwater.sources.objects.staging import Pass, stage
-
 
 @dataclass(frozen=True)
 class NextWindow:
@@ -27,24 +25,20 @@ class NextWindow:
     size: int  # in bytes
 
 
-def look(container: Container, work: Pass, mark: ObjectsMark, settings: ObjectsSource) -> None:
-    """List, compare, and queue what is new."""
-    stage(_found(container, work.ledger, settings), work, mark, settings)
+def found(container: Container, ledger: Ledger, settings: ObjectsSource) -> Iterator[Difference]:
+    """What a listing shows that the ledger does not know."""
+    after = ledger.last_key() if settings.order == "lexical" else None
+    return differences(container.listing(after), ledger, after)
 
 
-def would_stage(container: Container, ledger: Ledger, settings: ObjectsSource) -> tuple[int, int]:
+def would_stage(looked: Iterable[Difference], ledger: Ledger, settings: ObjectsSource) -> tuple[int, int]:
     """How many objects a look would queue, and their bytes."""
     count, size = 0, 0
-    for difference in _found(container, ledger, settings):
+    for difference in looked:
         count += difference.changed.num_rows + (difference.gone.num_rows if settings.deleted == "remove_rows" else 0)
         size += pc.sum(difference.changed["size"]).as_py() or 0
     due = ledger.due(dt.datetime.now(dt.UTC), settings.max_objects)
     return count + due.num_rows, size + (pc.sum(due["size"]).as_py() or 0)
-
-
-def _found(container: Container, ledger: Ledger, settings: ObjectsSource) -> Iterator[Difference]:
-    after = ledger.last_key() if settings.order == "lexical" else None
-    return differences(container.listing(after), ledger, after)
 
 
 def next_window(

@@ -1,7 +1,8 @@
 """The `objects` source: what is new in a bucket or a folder, by a ledger with a bookmark per object.
 
 Windows are generations of the ledger. A look at the container compares its listing with the ledger and queues what is
-new above the mark; cycles then read the queue, a generation at a time, and look again when it is empty.
+new above the mark; cycles then read the queue, a generation at a time, and look again when it is empty. With a feed of
+notifications most looks are at single objects (see listening.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from headwater.model.rows import Rows
 from headwater.model.source import Plan, StreamPlan
 from headwater.model.window import Window
 from headwater.sources.objects.container import Container
+from headwater.sources.objects.listening import Listened, Listening
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +34,15 @@ _LONGEST_WAIT = dt.timedelta(hours=6)
 class WatchedObjects:
     """The objects of one container."""
 
-    def __init__(self, settings: ObjectsSource, container: Container, ledger: Callable[[], Ledger]) -> None:
+    def __init__(
+        self,
+        settings: ObjectsSource,
+        container: Container,
+        ledger: Callable[[], Ledger],
+        listening: Listening | None = None,
+    ) -> None:
         self._settings, self._container, self._ledger = settings, container, ledger
+        self._listening = listening
 
     @property
     def address(self) -> str:
@@ -62,11 +71,12 @@ class WatchedObjects:
             return waiting
         from headwater.sources.objects.looking import would_stage  # noqa: PLC0415 - see `stage`
 
-        count, size = would_stage(self._container, ledger, self._settings)
+        looked = self._look(known, ledger)
+        count, size = would_stage(looked.found, ledger, self._settings)
         if not count:
-            return Plan(None)
+            return Plan(None, warnings=looked.warnings)
         window = Window(known, replace(known, generation=ledger.newest() + 1, count=known.count + count))
-        return Plan(window, (StreamPlan(self.stream, window, None, _why(count, size)),))
+        return Plan(window, (StreamPlan(self.stream, window, None, _why(count, size)),), warnings=looked.warnings)
 
     def stage(self, mark: Mark | None, lease: Lease, run: str) -> Plan:
         known, ledger = self._known(mark), self._ledger()
@@ -74,11 +84,21 @@ class WatchedObjects:
         if waiting.window:
             return waiting
         # Whoever only opens a pipeline does not wait for Arrow.
-        from headwater.sources.objects.looking import look  # noqa: PLC0415
-        from headwater.sources.objects.staging import Pass  # noqa: PLC0415
+        from headwater.sources.objects.staging import Pass, stage  # noqa: PLC0415
 
-        look(self._container, Pass(ledger, lease, run), known, self._settings)
-        return self._next(known, ledger)
+        looked = self._look(known, ledger)
+        stage(looked.found, Pass(ledger, lease, run), known, self._settings)
+        if self._listening:
+            self._listening.staged(looked)
+        return looked.completed(self._next(known, ledger), known)
+
+    def _look(self, known: ObjectsMark, ledger: Ledger) -> Listened:
+        """What is new: where the feed says, or everywhere."""
+        if self._listening:
+            return self._listening.listen(known, ledger)
+        from headwater.sources.objects.looking import found  # noqa: PLC0415 - as above
+
+        return Listened(found(self._container, ledger, self._settings))
 
     def _next(self, known: ObjectsMark, ledger: Ledger) -> Plan:
         """The first generation above the mark that holds anything."""
@@ -99,6 +119,9 @@ class WatchedObjects:
         from headwater.sources.objects.reading import window_rows  # noqa: PLC0415 - as above
 
         start, end = self._known(window.start), self._known(window.end)
+        if start.generation == end.generation:
+            yield []  # only the feed has moved
+            return
         pages = list(self._ledger().window(start.generation, end.generation))
         yield [window_rows(pages, self._settings, self._container, (start, end), self.stream)]
 
@@ -122,6 +145,20 @@ class WatchedObjects:
                 )
             )
         self._ledger().postpone(lease, failed)
+
+    def bring_again(self, parts: Sequence[Reject], lease: Lease) -> int:
+        """Objects that were set aside and are still as they were then."""
+        ledger = self._ledger()
+        known = {row["key"]: row for row in ledger.get([part.part for part in parts]).to_pylist()}
+        again = [
+            part.part
+            for part in parts
+            if part.part in known
+            and known[part.part]["state"] in ("failed", "aside")
+            and known[part.part]["etag"] == part.more["etag"]
+        ]
+        ledger.try_again(lease, again, dt.datetime.now(dt.UTC))
+        return len(again)
 
     @contextmanager
     def replay(self, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
