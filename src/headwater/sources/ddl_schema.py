@@ -27,6 +27,27 @@ def schema_of(ddl: str) -> pa.Schema:
     return pa.schema([_field(column) for column in parse_ddl(ddl)])
 
 
+def ddl_of(kind: pa.DataType) -> str:
+    """A type as DDL; `schema_of` makes the same of it again. Raises ValueError for one that DDL has no word for."""
+    if pa.types.is_decimal128(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{ddl_of(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{ddl_of(kind.key_type)},{ddl_of(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{quoted(field.name)}: {ddl_of(field.type)}' for field in kind)}>"
+    name = next((name for name, known in _ARROW.items() if known == kind), None)
+    if name is None:
+        raise ValueError(f"{kind} has no name in DDL")
+    return name
+
+
+def quoted(name: str) -> str:
+    """A column's name, whatever it looks like."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def _field(column: DdlColumn) -> pa.Field:
     return pa.field(column.name, _type(column.type), nullable=not column.required)
 

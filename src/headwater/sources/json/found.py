@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from headwater.model.errors import InputError
+from headwater.sources.ddl_schema import quoted
 from headwater.sources.json.strict import Misfit, document, is_number
 
 Columns = Mapping[str, tuple[int, str]]  # name → when it was found, type
@@ -45,7 +46,7 @@ def with_new(known: Columns, kinds: Mapping[str, set[str]]) -> Columns:
 def ddl_of(columns: Columns) -> str:
     """As a schema that a user could write."""
     ordered = sorted(columns.items(), key=lambda item: (item[1][0], item[0]))
-    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, (_, kind) in ordered)
+    return ", ".join(f"{quoted(name)} {kind}" for name, (_, kind) in ordered)
 
 
 def check_names(where: str, columns: Iterable[str], taken: Iterable[str]) -> None:

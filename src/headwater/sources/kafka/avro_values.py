@@ -16,6 +16,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
+from headwater.sources.avro.values import plain
 from headwater.sources.json.strict import Misfit
 from headwater.sources.json.values import Parsed
 from headwater.sources.kafka.registry import NoSuchSchema, Registry
@@ -51,7 +52,7 @@ class AvroValues:
             except Misfit as misfit:
                 parsed.rejected.append((index, str(misfit)))
         if rows:
-            columns = [pa.array([_plain(row.get(f.name), f.type) for row in rows], f.type) for f in self._columns]
+            columns = [pa.array([plain(row.get(f.name), f.type) for row in rows], f.type) for f in self._columns]
             parsed.batches.append(pa.RecordBatch.from_arrays(columns, schema=self._columns))
         return parsed
 
@@ -117,19 +118,6 @@ class AvroValues:
     def _check(self, record: dict[str, Any]) -> None:
         for field in self._columns:
             try:
-                pa.scalar(_plain(record.get(field.name), field.type), field.type)
+                pa.scalar(plain(record.get(field.name), field.type), field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
                 raise Misfit(f"{field.name}: {error}") from None
-
-
-def _plain(value: Any, kind: pa.DataType) -> Any:
-    """As Arrow takes it: maps as pairs, UUIDs as text."""
-    if value is None:
-        return None
-    if pa.types.is_map(kind):
-        return [(name, _plain(item, kind.item_type)) for name, item in value.items()]
-    if pa.types.is_list(kind):
-        return [_plain(item, kind.value_type) for item in value]
-    if pa.types.is_struct(kind):
-        return {field.name: _plain(value.get(field.name), field.type) for field in kind}
-    return str(value) if pa.types.is_string(kind) else value

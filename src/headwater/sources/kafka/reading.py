@@ -88,7 +88,7 @@ def decoding_of(
 
 
 def _avro(settings: KafkaSource, folder: Path) -> AvroReading:
-    from headwater.sources.kafka.avro_types import columns_of  # noqa: PLC0415 - other formats need no Avro
+    from headwater.sources.avro.types import columns_of  # noqa: PLC0415 - other formats need no Avro
     from headwater.sources.kafka.avro_values import AvroReading  # noqa: PLC0415
 
     file = folder / (settings.avro_schema or "")

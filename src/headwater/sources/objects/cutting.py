@@ -25,9 +25,12 @@ from headwater.model.rows import Split
 from headwater.sources.objects.container import Container, ObjectChanged, ObjectGone, ObjectRefused, ObjectVersion
 from headwater.sources.objects.contents import compression_of
 from headwater.sources.objects.decoding import Reading
+from headwater.sources.objects.failures import ObjectFailed
 from headwater.sources.objects.formats.json_elements import is_lines
 from headwater.sources.objects.formats.lines import unmarked
 from headwater.sources.objects.listed import COLUMNS, pack
+from headwater.sources.objects.object_file import ObjectFile
+from headwater.sources.objects.own_columns import own_columns
 from headwater.sources.objects.splits import ObjectsSplit
 
 _SCHEMA = pa.schema([(name, BOOKMARK_COLUMNS[name]) for name in COLUMNS])
@@ -88,25 +91,51 @@ def _pieces(one: pa.Table, container: Container, reading: Reading) -> Sequence[O
     """The splits of one large object; none: it stays whole."""
     row = one.to_pylist()[0]
     version = ObjectVersion(row["key"], row["etag"], row["size"], row["modified"])
-    if compression_of(version.key, reading.compression) or not _has_lines(version, container, reading):
+    if compression_of(version.key, reading.compression):
         return []
+    try:
+        if reading.format == "parquet":
+            groups = _row_groups(version, container, reading)
+            return [_piece(one, piece, rows, container, reading) for piece, rows in groups]
+        if not _has_lines(version, container, reading):
+            return []
+    except (ObjectGone, ObjectChanged, ObjectRefused, ObjectFailed):
+        return []  # its own task says so
     count = -(-version.size // reading.split_bytes)
     edges = [version.size * number // count for number in range(count + 1)]
-    return [_piece(one, begin, end, container, reading) for begin, end in pairwise(edges)]
+    return [_piece(one, piece, None, container, reading) for piece in pairwise(edges)]
 
 
-def _piece(one: pa.Table, begin: int, end: int, container: Container, reading: Reading) -> ObjectsSplit:
-    named = one.append_column("begin", pa.array([begin], pa.int64())).append_column("end", pa.array([end], pa.int64()))
-    return ObjectsSplit(pack(named), 1, end - begin, None, reading, container)
+def _piece(
+    one: pa.Table, piece: tuple[int, int], rows: int | None, container: Container, reading: Reading
+) -> ObjectsSplit:
+    for name, edge in zip(("begin", "end"), piece, strict=True):
+        one = one.append_column(name, pa.array([edge], pa.int64()))
+    return ObjectsSplit(pack(one), 1, reading.split_bytes, rows, reading, container)
+
+
+def _row_groups(version: ObjectVersion, container: Container, reading: Reading) -> list[tuple[tuple[int, int], int]]:
+    """Runs of row groups with their rows; none where all would be one. Raises ObjectFailed, where its columns do not fit."""
+    from headwater.sources.objects.formats.conform import Conforming  # noqa: PLC0415 - for Parquet alone
+    from headwater.sources.objects.formats.parquet import ParquetObject  # noqa: PLC0415
+
+    file = ParquetObject(pa.PythonFile(ObjectFile(container, version), mode="r"))
+    Conforming(reading.content).check(own_columns(file.schema))
+    edges, size = [0], 0
+    for group in range(file.groups):
+        size += file.size(group)
+        if size >= reading.split_bytes or group == file.groups - 1:
+            edges.append(group + 1)
+            size = 0
+    counts = [sum(file.place(group)[1] for group in range(begin, end)) for begin, end in pairwise(edges)]
+    return list(zip(pairwise(edges), counts, strict=True)) if len(counts) > 1 else []
 
 
 def _has_lines(version: ObjectVersion, container: Container, reading: Reading) -> bool:
+    """Whether it can be cut between lines."""
     if reading.format not in ("json", "text") or reading.json_as == "document":
         return False
     if any(name == "row" for name, _ in reading.metadata):
         return False
-    try:
-        head = container.fetch_range(version, 0, min(_HEAD, version.size))
-    except (ObjectGone, ObjectChanged, ObjectRefused):
-        return False  # its own task says so
+    head = container.fetch_range(version, 0, min(_HEAD, version.size))
     return reading.format == "text" or reading.json_as == "lines" or is_lines(unmarked(head))

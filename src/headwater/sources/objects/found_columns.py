@@ -8,7 +8,7 @@ keep the type of the window in which they were found, and later values that do n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -33,13 +33,23 @@ def columns_after(
     if settings.schema is not None or settings.format in ("text", "binary"):
         return dict(known)
     objects = [one for page in pages for one in _listed(page)]
+    if settings.format in ("parquet", "avro"):
+        from headwater.sources.objects.declared_columns import declared_columns  # noqa: PLC0415 - for these alone
+
+        versions = [one.version for one in objects]
+        columns: Columns = declared_columns(known, versions, container, settings.format, settings.compression)
+    else:
+        columns = with_new(known, _kinds(objects, settings, container))
+    check_names(container.address, columns, settings.metadata_columns.values())
+    return dict(columns)
+
+
+def _kinds(objects: Sequence[Listed], settings: ObjectsSource, container: Container) -> Kinds:
     kinds: Kinds = {}
     for found in _in_threads(_kinds_of(settings), _groups(contents(container, objects, settings.compression))):
         for name, seen in found.items():
             kinds.setdefault(name, set()).update(seen)
-    columns = with_new(known, kinds)
-    check_names(container.address, columns, settings.metadata_columns.values())
-    return dict(columns)
+    return kinds
 
 
 def _kinds_of(settings: ObjectsSource) -> Callable[[list[Content]], Kinds]:

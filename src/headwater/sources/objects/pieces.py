@@ -1,4 +1,4 @@
-"""A piece of an object that is too large for one task: lines that begin in a range of its bytes.
+"""A piece of an object that is too large for one task: row groups of Parquet, or lines that begin in a range of its bytes.
 
 A line belongs to the piece in which it begins, wherever it ends. So the pieces of an object hold each line once, and none
 needs to know of the others.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from headwater.sources.objects.container import Container, ObjectVersion
 from headwater.sources.objects.decoding import Reading
 from headwater.sources.objects.formats.decoded import Decoded
 from headwater.sources.objects.formats.lines import chunks, unmarked
 from headwater.sources.objects.formats.opening import open_lines
 from headwater.sources.objects.listed import Listed
+from headwater.sources.objects.object_file import ObjectFile
 
 _STEP = 8 << 20
 _FURTHER = 64 << 10  # how much is read at first to find the end of a piece's last line
@@ -24,6 +27,20 @@ _counted: dict[tuple[str, str], tuple[int, int]] = {}
 
 def read_piece(container: Container, listed: Listed, reading: Reading) -> Iterator[Decoded]:
     """Raises ObjectGone, ObjectChanged."""
+    if reading.format == "parquet":
+        return _row_groups(container, listed, reading)
+    return _lines(container, listed, reading)
+
+
+def _row_groups(container: Container, listed: Listed, reading: Reading) -> Iterator[Decoded]:
+    from headwater.sources.objects.formats.parquet import ParquetObject, ParquetObjects  # noqa: PLC0415 - for it alone
+
+    begin, end = listed.piece or (0, 0)
+    file = ParquetObject(pa.PythonFile(ObjectFile(container, listed.version), mode="r"))
+    return ParquetObjects(reading.content).groups(file, begin, end)
+
+
+def _lines(container: Container, listed: Listed, reading: Reading) -> Iterator[Decoded]:
     begin, end = listed.piece or (0, listed.version.size)
     decode, before = open_lines(reading), 0
     first, lines = lines_between(container, listed.version, begin, end)

@@ -84,7 +84,7 @@ class ObjectsReader:
         try:
             for made in read_piece(self._container, listed, self._reading):
                 yield from self._given([listed], made, [b""])
-        except (ObjectGone, ObjectChanged, ObjectRefused) as error:
+        except (ObjectGone, ObjectChanged, ObjectRefused, ObjectFailed) as error:
             raise SourceUnreachable(
                 f"{url} changed while it was being read: {error}", hint="run again: it is left for a later window then"
             ) from error

@@ -30,6 +30,14 @@ def open_decoder(reading: Reading) -> Decoder:
             from headwater.sources.objects.formats.text import TextObjects  # noqa: PLC0415
 
             return TextObjects(schema)
+        case "parquet":
+            from headwater.sources.objects.formats.parquet import ParquetObjects  # noqa: PLC0415
+
+            return ParquetObjects(schema)
+        case "avro":
+            from headwater.sources.objects.formats.avro import AvroObjects  # noqa: PLC0415
+
+            return AvroObjects(schema)
         case _:
             from headwater.sources.objects.formats.binary import BinaryObjects  # noqa: PLC0415
 

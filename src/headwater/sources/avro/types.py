@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import fastavro
 import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType
 
 from headwater.model.errors import InputError
 
@@ -19,7 +21,7 @@ _PLAIN = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-_LOGICAL = {
+LOGICAL: Mapping[str, pa.DataType] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
@@ -29,25 +31,38 @@ _LOGICAL = {
     "time-micros": pa.time64("us"),
     "uuid": pa.string(),
 }
+# The same where moments are read as the numbers that they are (see `container`).
+AS_NUMBERS: Mapping[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+}
 _MOST_DIGITS = 38
 
 
-def columns_of(schema: str, where: str) -> pa.Schema:
+def columns_of(schema: str, where: str, logical: Mapping[str, pa.DataType] = LOGICAL) -> pa.Schema:
     """One column per field of the record; all can be NULL, as a message without a value is a row of NULLs."""
     try:
-        record = json.loads(schema)
-    except ValueError as error:
+        record = fastavro.parse_schema(json.loads(schema))  # it spells out the names of types
+    except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
         raise InputError(f"{where} is no Avro schema: {error}") from None
     if not isinstance(record, dict) or record.get("type") != "record":
         raise InputError(f"{where}: the schema is no record", hint="columns are made of the fields of a record")
-    return pa.schema([pa.field(f["name"], _Types(where).of(f["type"], f["name"])[0]) for f in record["fields"]])
+    types = _Types(where, logical)
+    return pa.schema([pa.field(f["name"], types.of(f["type"], f["name"])[0]) for f in record["fields"]])
 
 
 class _Types:
     """Types by name, within one schema: Avro declares a record once and then refers to it."""
 
-    def __init__(self, where: str) -> None:
-        self._where, self._declared = where, dict[str, pa.DataType]()
+    def __init__(self, where: str, logical: Mapping[str, pa.DataType]) -> None:
+        self._where, self._logical, self._declared = where, logical, dict[str, pa.DataType]()
 
     def of(self, kind: Any, path: str) -> tuple[pa.DataType, bool]:
         """The Arrow type, and whether it can be NULL."""
@@ -69,14 +84,13 @@ class _Types:
             if kind["precision"] > _MOST_DIGITS:
                 raise self._refused(path, f"at most {_MOST_DIGITS} digits can be kept")
             return pa.decimal128(kind["precision"], kind.get("scale", 0))
-        if logical in _LOGICAL:
-            return _LOGICAL[logical]
+        if known := self._logical.get(str(logical)):
+            return known
         if logical is not None and logical.startswith(("timestamp", "local-timestamp", "time")):
             raise self._refused(path, f"{logical} cannot be kept exactly")
         made = self._declare(kind, name, path)
-        for known in (kind.get("name"), f"{kind.get('namespace', '')}.{kind.get('name', '')}"):
-            if known:
-                self._declared[known] = made
+        if "name" in kind:
+            self._declared[kind["name"]] = made
         return made
 
     def _declare(self, kind: Mapping[str, Any], name: Any, path: str) -> pa.DataType:

@@ -1,0 +1,1 @@
+"""Avro as columns. Shared by the sources that bring it."""
