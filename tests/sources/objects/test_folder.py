@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pickle
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 from headwater.config.objects_source import ObjectsSource
 from headwater.config.s3 import S3Settings
 from headwater.model.errors import InputError, SourceUnreachable
-from headwater.sources.objects.container import LISTING_COLUMNS, ObjectChanged, ObjectGone
+from headwater.sources.objects.container import LISTING_COLUMNS, ObjectChanged, ObjectGone, ObjectRefused
 from headwater.sources.objects.folder import Folder
 from headwater.sources.objects.folder_walk import walk
 from headwater.sources.objects.opening import open_container
@@ -113,6 +116,44 @@ def test_a_deleted_file_is_gone(tmp_path: Path) -> None:
     assert (keys(folder), folder.look("in/a")) == ([], None)
     with pytest.raises(ObjectGone, match="no longer there"):
         folder.fetch(before)
+
+
+def test_a_file_that_became_a_folder_is_gone(tmp_path: Path) -> None:
+    _write(tmp_path, "a")
+    before = listed(opened_folder(tmp_path))["a"]
+    (tmp_path / "a").unlink()
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ObjectGone):
+        opened_folder(tmp_path).fetch(before)
+
+
+@contextlib.contextmanager
+def _as_nobody() -> Iterator[None]:
+    """Root may read everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_told() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o755)
+        _write(path, "a", "closed/b")
+        (path / "a").chmod(0)
+        folder = opened_folder(path, pattern="*")
+        with _as_nobody(), pytest.raises(ObjectRefused, match="/a: Permission denied"):
+            folder.fetch(listed(folder)["a"])
+        (path / "closed").chmod(0)
+        with _as_nobody(), pytest.raises(SourceUnreachable, match="closed/: Permission denied") as told:
+            keys(opened_folder(path))
+        assert "the right to read it" in told.value.hint
+        (path / "closed").chmod(0o755)
 
 
 def test_parts_of_a_file_are_read(tmp_path: Path) -> None:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 from headwater.model.errors import InputError, SourceUnreachable
 from headwater.sources.objects.columns import integers, listing_page
-from headwater.sources.objects.container import ObjectChanged, ObjectGone, ObjectVersion
+from headwater.sources.objects.container import ObjectChanged, ObjectGone, ObjectRefused, ObjectVersion
 from headwater.sources.objects.folder_walk import walk
 from headwater.sources.objects.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+_OF_ONE_FILE = (errno.EACCES, errno.EPERM, errno.EIO)  # the others may well be readable
 _NO_SEGMENTS = {"", ".", ".."}  # they would lead elsewhere
 
 
@@ -84,6 +85,8 @@ class Folder:
             if error.errno in _NOT_THERE:
                 self._look_at_the_folder()
                 raise ObjectGone(f"{self.url(version.key)} is no longer there") from error
+            if error.errno in _OF_ONE_FILE:
+                raise ObjectRefused(f"{self.url(version.key)}: {error.strerror}") from error
             raise self._unreadable(error) from error
         return content
 

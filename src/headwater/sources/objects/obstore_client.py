@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 60.0
+READ_SECONDS = 25.0  # without a single byte
 PATIENCE_SECONDS = 15.0  # after which nothing is tried again
 _LONGEST = timedelta(hours=12)  # for one whole object; a server that stalls is noticed by READ_SECONDS
 _STATUS = re.compile(r"status code: (\d+)")
@@ -44,5 +44,7 @@ def status_of(error: str) -> int | None:
 
 def cause_of(error: str) -> str:
     """Without the server's answer, which may repeat credentials (G11)."""
+    if "TimedOut" in error or "kind: Timeout" in error:
+        return "timed out"
     causes = _CAUSE.findall(error)
     return causes[-1] if causes else error.splitlines()[0].rpartition(" - ")[2]
