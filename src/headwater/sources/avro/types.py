@@ -50,7 +50,9 @@ def columns_of(schema: str, where: str, logical: Mapping[str, pa.DataType] = LOG
     """One column per field of the record; all can be NULL, as a message without a value is a row of NULLs."""
     try:
         record = fastavro.parse_schema(json.loads(schema))  # it spells out the names of types
-    except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
+    except UnknownType as error:
+        raise InputError(f"{where}: {error} is no type that is known here") from None
+    except (ValueError, TypeError, KeyError, SchemaParseException) as error:
         raise InputError(f"{where} is no Avro schema: {error}") from None
     if not isinstance(record, dict) or record.get("type") != "record":
         raise InputError(f"{where}: the schema is no record", hint="columns are made of the fields of a record")

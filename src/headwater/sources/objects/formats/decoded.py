@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -53,6 +53,16 @@ class Decoder(Protocol):
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         """One large object, piece after piece. Raises ObjectFailed at any of them: none of its rows counts then."""
+
+
+def joined(pieces: Iterable[Decoded]) -> Decoded:
+    """All of one object."""
+    made = Decoded()
+    for piece in pieces:
+        made.parts += piece.parts
+        made.bad += piece.bad
+        made.failed.update(piece.failed)
+    return made
 
 
 def one_by_one(pieces: Callable[[Content], Iterator[Decoded]], contents: Sequence[Content]) -> Decoded:

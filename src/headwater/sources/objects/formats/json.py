@@ -62,6 +62,12 @@ class JsonObjects:
         """Lines from the midst of an object; whether all of it makes sense is not theirs to say."""
         return self._decoded([chunk])
 
+    def element(self, value: bytes) -> Decoded:
+        """One line, or one element of a document, by itself."""
+        made = Decoded()
+        self._parse([value], [(0, 1)], 1, made)
+        return made
+
     def _decoded(self, texts: Sequence[bytes]) -> Decoded:
         made = Decoded()
         closer = self._joined(texts, made) if self._join else range(len(texts))

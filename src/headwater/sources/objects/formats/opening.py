@@ -16,7 +16,7 @@ _NO_COLUMN = pa.schema([pa.field("", pa.string())])
 
 def open_decoder(reading: Reading) -> Decoder:
     """For one task; what a format needs is imported only for it."""
-    schema = reading.content if len(reading.content) else _NO_COLUMN
+    schema = schema_for_decoding(reading)
     match reading.format:
         case "json":
             from headwater.sources.objects.formats.json import JsonObjects  # noqa: PLC0415
@@ -42,6 +42,10 @@ def open_decoder(reading: Reading) -> Decoder:
             from headwater.sources.objects.formats.binary import BinaryObjects  # noqa: PLC0415
 
             return BinaryObjects(schema)
+
+
+def schema_for_decoding(reading: Reading) -> pa.Schema:
+    return reading.content if len(reading.content) else _NO_COLUMN
 
 
 def open_lines(reading: Reading) -> Callable[[bytes], Decoded]:
