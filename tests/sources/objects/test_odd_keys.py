@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.model.errors import SourceUnreachable
+from headwater.services import versitygw
 from headwater.sources.objects.container import ObjectVersion
 from tests.sources.objects.opened import by_bytes, keys, listed, opened_bucket
 from tests.sources.objects.s3_objects import put
@@ -68,6 +69,8 @@ def test_a_prefix_that_is_no_path(moto: S3ForTests, moto_bucket: str) -> None:
 
 
 def test_keys_that_are_no_paths_are_signed_as_the_server_signs_them(s3: S3ForTests, bucket: str) -> None:
+    if not versitygw.program().exists():
+        pytest.skip("moto looks at no signature")
     # This server keeps `a//b` as `a/b`, but compares signatures before it looks for the file.
     put(s3, bucket, {"a/b": b"content"})
     container = opened_bucket(s3, bucket)
