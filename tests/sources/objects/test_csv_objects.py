@@ -242,6 +242,40 @@ def test_any_text_is_read_as_pythons_strict_reader_reads_it(text: str):
     assert sorted(bad.number for bad in made.bad) == [number for number, row in numbered if len(row) != 2]
 
 
+def by_object(decoder: CsvObjects, contents: list[bytes]) -> list[tuple]:
+    made = decoder.decode(contents)
+    found: list[tuple[list, list]] = [([], []) for _ in contents]
+    for part in made.parts:
+        owners = [owner for owner, count in enumerate(part.counts) for _ in range(count)]
+        for owner, number, row in zip(owners, part.row_numbers().tolist(), part.rows.to_pylist(), strict=True):
+            found[owner][0].append((number, tuple(row.values())))
+    for bad in made.bad:
+        found[bad.owner][1].append((bad.number, bad.reason, bad.payload))
+    return [
+        (sorted(rows), sorted(bad), made.failed[owner].reason if owner in made.failed else "")
+        for owner, (rows, bad) in enumerate(found)
+    ]
+
+
+cells = st.sampled_from(["1", "2", "x", "", "é", " ", '"q"', '"q\n"', '"'])
+records = st.lists(cells, min_size=1, max_size=3).map(",".join)
+headers = st.sampled_from(["a,b", "a,b", "a,b", "b,a", "a,b,c", "c", "", "\ufeffa,b"])
+files = st.builds(
+    lambda header, lines, end, last: (header + end + end.join(lines) + (end if last else "")).encode(),
+    headers,
+    st.lists(records | st.just(""), max_size=4),
+    st.sampled_from(["\n", "\n", "\r\n", "\r"]),
+    st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(files | st.sampled_from([b"", b"\xff,b\n1,2\n", b"a,b\n\xff,x\n"]), max_size=8), st.booleans())
+def test_many_objects_at_once_give_what_each_gives_alone(contents: list[bytes], header: bool):  # noqa: FBT001
+    decoder = CsvObjects(schema_of("a bigint, b string"), CsvSettings(header=header), declared=True)
+    assert by_object(decoder, contents) == [by_object(decoder, [content])[0] for content in contents]
+
+
 @settings(deadline=None)
 @given(st.text(st.sampled_from("0123456789.eE+-x n"), max_size=8))
 def test_decimals_are_what_pythons_decimal_reads(text: str):

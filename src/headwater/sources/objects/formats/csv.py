@@ -7,6 +7,7 @@ name are left out, columns that an object does not have are NULL.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,11 @@ import pyarrow as pa
 from headwater.config.objects_source import CsvSettings
 from headwater.sources.objects.contents import Content
 from headwater.sources.objects.failures import BadRow, ObjectFailed
+from headwater.sources.objects.formats.csv_joined import JoinedCsv, join
 from headwater.sources.objects.formats.csv_records import check_quotes, first_record, raw
 from headwater.sources.objects.formats.csv_texts import TextRows
 from headwater.sources.objects.formats.csv_values import TextColumn
-from headwater.sources.objects.formats.decoded import Decoded, Part, one_by_one
+from headwater.sources.objects.formats.decoded import Decoded, Part, joined, one_by_one
 
 
 class CsvObjects:
@@ -29,7 +31,15 @@ class CsvObjects:
         self._columns = {field.name: TextColumn(field) for field in schema}
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
-        return one_by_one(self.pieces, contents)
+        together, alone = join(contents, self._settings)
+        made = Decoded()
+        for group in together:
+            try:
+                _divide(group, joined(self.pieces(group.content)), len(contents), made)
+            except ObjectFailed:  # each has to say so for itself
+                alone += group.owners.tolist()
+        closer = one_by_one(self.pieces, [contents[number] for number in alone])
+        return joined([made, closer.of(alone, len(contents))])
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         names = column_names(content, self._settings, self._declared)
@@ -79,6 +89,16 @@ class CsvObjects:
         payloads = raw(content, self._settings, reasons) if reasons else {}
         more = {"columns": list(names)}  # a replay has the record alone
         return [BadRow(0, number, reasons[number], payloads[number], more) for number in sorted(reasons)]
+
+
+def _divide(group: JoinedCsv, whole: Decoded, objects: int, made: Decoded) -> None:
+    """Add the rows of a group to what was made, as rows of its objects."""
+    for part in whole.parts:
+        owners, numbers = group.places(part.row_numbers())
+        made.parts.append(Part(part.rows, np.bincount(owners, minlength=objects), numbers))
+    for row in whole.bad:
+        (owner,), (number,) = group.places(np.array([row.number]))
+        made.bad.append(replace(row, owner=int(owner), number=int(number)))
 
 
 def column_names(content: Content, settings: CsvSettings, declared: Sequence[str] | None) -> list[str]:

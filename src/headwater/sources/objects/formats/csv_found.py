@@ -17,6 +17,7 @@ from headwater.sources.json.found import EXACT_IN_DOUBLE, Kinds
 from headwater.sources.objects.contents import Content
 from headwater.sources.objects.failures import ObjectFailed
 from headwater.sources.objects.formats.csv import column_names
+from headwater.sources.objects.formats.csv_joined import join
 from headwater.sources.objects.formats.csv_records import check_quotes
 from headwater.sources.objects.formats.csv_texts import TextRows
 
@@ -36,7 +37,8 @@ _KEPT_CHARACTERS = 16  # fifteen digits, which a double always keeps, and the po
 def csv_kinds(contents: Sequence[Content], settings: CsvSettings) -> Kinds:
     """Of all columns, in the order in which they appear. What cannot be read brings none."""
     kinds: Kinds = {}
-    for content in contents:
+    together, alone = join(contents, settings)
+    for content in [*(group.content for group in together), *(contents[number] for number in alone)]:
         try:
             for name, seen in _of_one(content, settings).items():
                 kinds.setdefault(name, set()).update(seen)

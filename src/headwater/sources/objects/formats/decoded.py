@@ -44,6 +44,16 @@ class Decoded:
         parts = [Part(part.rows, part.counts, part.row_numbers() + before) for part in self.parts]
         return Decoded(parts, [replace(bad, number=bad.number + before) for bad in self.bad], self.failed)
 
+    def of(self, owners: Sequence[int], objects: int) -> Decoded:
+        """The same, where these objects are some of more."""
+        parts = []
+        for part in self.parts:
+            counts = np.zeros(objects, np.int64)
+            counts[list(owners)] = part.counts
+            parts.append(Part(part.rows, counts, part.numbers))
+        bad = [replace(row, owner=owners[row.owner]) for row in self.bad]
+        return Decoded(parts, bad, {owners[number]: failed for number, failed in self.failed.items()})
+
 
 class Decoder(Protocol):
     """Makes columns of one format, from one thread."""
@@ -56,7 +66,7 @@ class Decoder(Protocol):
 
 
 def joined(pieces: Iterable[Decoded]) -> Decoded:
-    """All of one object."""
+    """All of it."""
     made = Decoded()
     for piece in pieces:
         made.parts += piece.parts
