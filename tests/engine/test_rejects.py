@@ -64,7 +64,7 @@ class PickySource:
         return getattr(self._source, name)
 
     @contextmanager
-    def replay(self, rejects: Sequence[Reject]):
+    def replay(self, rejects: Sequence[Reject], _mark: object):
         """As if notes had been mended since, but for the hopeless."""
         notes = [text if "hopeless" in (text := reject.payload.decode()) else f"mended {text}" for reject in rejects]
         ids = [reject.place["row"] for reject in rejects]

@@ -23,6 +23,7 @@ from headwater.engine.rejects import Rejects
 from headwater.engine.result import CycleResult
 from headwater.model.errors import InputError, RunError
 from headwater.model.landing import Landing
+from headwater.model.marks import Mark
 from headwater.model.progress import Progress
 from headwater.model.rejects import SINK, Reject
 from headwater.model.rows import Rows, SplitRows
@@ -45,15 +46,14 @@ def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
     began = time.monotonic()
     with held_lease(parts.store, parts.name, parts.owner, parts.lease_seconds) as lease:
         progress = parts.store.load(parts.name)
+        window = _window(progress, kept)
         done = _Replay(parts, lease, progress)
         whole = [one for one in kept if one.reject.part]
         if whole:
             done.bring_again(whole)
         for some in _groups([one for one in kept if not one.reject.part]):
             done.replay(some)
-        result = CycleResult(
-            parts.name, done.run, "landed", (_window(progress, kept),), tuple(done.landings), time.monotonic() - began
-        )
+        result = CycleResult(parts.name, done.run, "landed", (window,), tuple(done.landings), time.monotonic() - began)
         why = f"replayed {len(kept)} reject{'s' if len(kept) != 1 else ''}"
         parts.store.swap(lease.lease, progress, progress, result.entry(parts.owner, lease.lease.epoch, why=why))
     return Replayed(len(kept), done.rows, done.left, done.queued)
@@ -83,7 +83,7 @@ class _Replay:
         attempt = attempt_at(parts, self._lease, self.run, _window(self._progress, kept))
         rejects = parts.rejects
         rejects.tray.limit = max(rejects.tray.limit, len(kept))  # they were borne once, in many windows
-        with _rows(parts, label, [one.reject for one in kept]) as streams:
+        with _rows(parts, label, [one.reject for one in kept], attempt.window.end) as streams:
             watched = [rejects.tray.watching(stream) for stream in streams]
             failed = _failing(rejects, watched)
             mended = [one for one in kept if one.reject.id not in failed]
@@ -102,13 +102,13 @@ class _Replay:
 
 
 @contextmanager
-def _rows(parts: Parts, label: str | int | None, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
+def _rows(parts: Parts, label: str | int | None, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:
     if label is not None:
         yield [rows_of_sink_rejects(rejects)]
         return
     if not isinstance(parts.source, Replays):
         raise InputError(f"{parts.name}: rejects of {parts.source.address} cannot be replayed", hint="rewind instead")
-    with parts.source.replay(rejects) as streams:
+    with parts.source.replay(rejects, mark) as streams:
         yield streams
 
 

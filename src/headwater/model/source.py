@@ -94,8 +94,8 @@ class Acknowledges(Protocol):
 class Replays(Protocol):
     """A source that can make rows of what it once set aside."""
 
-    def replay(self, rejects: Sequence[Reject]) -> AbstractContextManager[Sequence[Rows]]:
-        """The rejects as rows, under the settings as they are now, one Rows per stream.
+    def replay(self, rejects: Sequence[Reject], mark: Mark) -> AbstractContextManager[Sequence[Rows]]:
+        """The rejects as rows, under the settings as they are now, one Rows per stream. The mark is the pipeline's.
 
         Those that still cannot be kept are set aside again, as in `read`. What the source no longer has is left out,
         and so is a row whose cursor moved: a window brings it, or has brought it, by itself.

@@ -49,12 +49,17 @@ def reading_of(settings: KafkaSource, options: ClientOptions) -> Reading:
     return Reading(options, settings.isolation, settings.timeout.total_seconds())
 
 
-def replay_rows(settings: KafkaSource, folder: Path, rejects: Sequence[Reject]) -> Sequence[Rows]:
-    """One Rows per topic of the rejects."""
+def replay_rows(
+    settings: KafkaSource,
+    folder: Path,
+    rejects: Sequence[Reject],
+    columns: Mapping[str, Mapping[str, tuple[int, str]]],
+) -> Sequence[Rows]:
+    """One Rows per topic of the rejects; `columns` were found in the messages of each topic."""
     ordered = sorted(rejects, key=lambda reject: reject.stream)
     found: list[Rows] = []
     for topic, group in groupby(ordered, key=lambda reject: reject.stream):
-        decoding = decoding_of(settings, folder, topic)
+        decoding = decoding_of(settings, folder, topic, columns.get(topic))
         found.append(_rows(decoding, (ReplaySplit(tuple(group), decoding),)))
     return found
 

@@ -100,10 +100,11 @@ class ReadTopics:
         yield self._rows(window)
 
     @contextmanager
-    def replay(self, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
+    def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:
         from headwater.sources.kafka.reading import replay_rows  # noqa: PLC0415 - an idle poll needs no Arrow
 
-        yield replay_rows(self._settings, self._folder, rejects)
+        known = self._offsets(mark)
+        yield replay_rows(self._settings, self._folder, rejects, known.columns if known else {})
 
     def _rows(self, window: Window) -> Sequence[Rows]:
         from headwater.sources.kafka.reading import window_rows  # noqa: PLC0415 - as above

@@ -161,10 +161,11 @@ class WatchedObjects:
         return len(again)
 
     @contextmanager
-    def replay(self, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
-        from headwater.sources.objects.reading import replay_rows  # noqa: PLC0415 - as above
+    def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:
+        from headwater.sources.objects.decoding import reading_of  # noqa: PLC0415 - as above
+        from headwater.sources.objects.replaying import replay  # noqa: PLC0415
 
-        yield replay_rows(rejects, self._settings, self._container, self.stream)
+        yield replay(rejects, reading_of(self._settings, self._known(mark).columns, self.stream), self._container)
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `latest`, or a generation. What lies above it is read again, as it is then."""

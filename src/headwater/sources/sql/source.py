@@ -98,7 +98,7 @@ class PolledSql:
             self._end_view()
 
     @contextmanager
-    def replay(self, rejects: Sequence[Reject]) -> Iterator[Sequence[Rows]]:
+    def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:  # noqa: ARG002 - a promise
         """By their keys, in one view; see `replaying` for which of them are found."""
         from headwater.sources.sql.replaying import replayed_rows  # noqa: PLC0415 - an idle poll needs no Arrow
 
