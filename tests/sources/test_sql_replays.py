@@ -12,6 +12,7 @@ import pytest
 
 from headwater.engine.reject_tray import told_apart
 from headwater.model.errors import UnknownName
+from headwater.model.marks import StreamsMark
 from headwater.model.rejects import Reject
 from headwater.model.source import Replays
 from tests.sources.aside import payloads, poll_aside, read_aside
@@ -37,7 +38,7 @@ class Bench:
     def replay(self, rejects: list[Reject], **settings: object) -> tuple[list[dict], list[Reject]]:
         poller = self.poller(**settings)
         assert isinstance(poller.source, Replays)
-        with poller.source.replay(rejects) as streams:
+        with poller.source.replay(rejects, StreamsMark({})) as streams:
             found = read_aside(streams)
         poller.close()
         return found

@@ -81,7 +81,7 @@ def test_rejects_are_decoded_again_under_other_settings(kafka: KafkaForTests):
     kafka.delete(topic)
     metadata = ["key", "headers", "offset", "timestamp"]
     other = poller.again(format="binary", tombstones="row", metadata=metadata)
-    with other.source.replay(poller.rejects) as (rows,):
+    with other.source.replay(poller.rejects, poller.mark) as (rows,):
         first, second = sorted(other.table(rows).to_pylist(), key=lambda row: row["kafka_offset"])
     assert (first["value"], second["value"]) == (b"\xff", None)
     assert first["kafka_headers"] == [{"name": "n", "value": b"v"}]
