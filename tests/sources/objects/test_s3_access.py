@@ -168,6 +168,11 @@ def test_a_file_that_is_none_of_aws_is_told_without_what_is_in_it(files: dict[st
     assert "not-to-be-seen" not in str(refused.value)
 
 
+def test_certificates_that_are_not_there_are_told(files: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="/nothing, which is to hold certificates"):
+        find_access("b", S3Settings(anonymous=True), files | {"AWS_CA_BUNDLE": "/nothing"})
+
+
 def test_no_credentials_at_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/nothing")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from headwater.config.objects_source import ObjectsSource
+from headwater.config.s3 import S3Settings
 from headwater.model.errors import SourceUnreachable
 from headwater.sources.objects.container import ObjectRefused, ObjectVersion
-from tests.sources.objects.opened import keys, opened_bucket
+from headwater.sources.objects.opening import open_container
+from tests.sources.objects.opened import keys, listed, opened_bucket
 from tests.stack import S3ForTests
 
 _SPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
@@ -124,6 +128,20 @@ def test_what_is_no_s3_is_told(server: Answers) -> None:
     server.answer(200, "<html><body>Welcome!</body></html>")
     with pytest.raises(SourceUnreachable, match="no list of objects"):
         keys(opened_bucket(server.s3, "b"))
+
+
+def test_a_proxy_is_asked_for_what_lies_behind_it(server: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.s3.endpoint)
+    monkeypatch.setenv("no_proxy", "")
+    settings = S3Settings(endpoint="http://store.example:81", path_style=False, anonymous=True)
+    container = open_container(ObjectsSource(url="s3://b", s3=settings), Path("/"), S3Settings())
+    server.answer(200, _page("a", "a//b"))
+    versions = listed(container)
+    for key, version in versions.items():
+        server.answer(200, "content")
+        assert container.fetch(version) == b"content"
+        assert server.asked[-1] == f"http://b.store.example:81/{key}"
+    assert server.asked[0].startswith("http://b.store.example:81/?encoding-type=url&list-type=2")
 
 
 def test_a_page_that_cannot_be_followed_is_not_the_last(server: Answers) -> None:

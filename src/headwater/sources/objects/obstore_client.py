@@ -46,5 +46,7 @@ def cause_of(error: str) -> str:
     """Without the server's answer, which may repeat credentials (G11)."""
     if "TimedOut" in error or "kind: Timeout" in error:
         return "timed out"
+    if "InvalidCertificate" in error:
+        return "the server's certificate is not trusted"
     causes = _CAUSE.findall(error)
     return causes[-1] if causes else error.splitlines()[0].rpartition(" - ")[2]

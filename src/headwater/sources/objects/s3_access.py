@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from headwater.config.s3 import S3Settings
@@ -56,7 +57,7 @@ def find_access(bucket: str, settings: S3Settings, environment: Mapping[str, str
         region,
         path_style,
         _credentials(settings, environment, profile, region),
-        environment.get("AWS_CA_BUNDLE") or profile.ca_bundle,
+        _existing(environment.get("AWS_CA_BUNDLE") or profile.ca_bundle),
     )
 
 
@@ -74,6 +75,14 @@ def _base(endpoint: str, in_host: str) -> str:
         )
     host = f"{in_host}.{parts.netloc}" if in_host else parts.netloc
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+
+
+def _existing(bundle: str | None) -> str | None:
+    if bundle and not Path(bundle).is_file():
+        raise InputError(
+            f"{bundle}, which is to hold certificates for S3, is no file", hint="see AWS_CA_BUNDLE and ca_bundle"
+        )
+    return bundle
 
 
 def _domain(region: str) -> str:

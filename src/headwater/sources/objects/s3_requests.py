@@ -64,10 +64,10 @@ class Refusal(Exception):
 
 
 def no_answer(access: S3Access, reason: str) -> SourceUnreachable:
-    return SourceUnreachable(
-        f"{access}: {reason}",
-        hint="see whether the server runs at this endpoint and can be reached from here",
-    )
+    hint = "see whether the server runs at this endpoint and can be reached from here"
+    if "certificate" in reason:
+        hint = "let AWS_CA_BUNDLE name a file with the certificate of its issuer"
+    return SourceUnreachable(f"{access}: {reason}", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,14 @@ class S3Requests:
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
         try:
             response = self._pool.urlopen(
-                "GET", target, headers=sent, retries=False, redirect=False, decode_content=False, timeout=timeout
+                "GET",
+                target,
+                headers=sent,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                decode_content=False,
+                timeout=timeout,
             )
         except urllib3.exceptions.HTTPError as error:
             raise no_answer(self._access, reason_of(error)) from None
