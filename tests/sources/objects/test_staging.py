@@ -44,7 +44,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(_listings, st.integers(1, 4), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_look_queues_exactly_what_is_new(
     listings: list[dict[str, Version]],
     page: int,
@@ -65,7 +65,7 @@ def test_every_look_queues_exactly_what_is_new(
 
 
 @given(_listings, st.integers(1, 4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_rows_that_landed_are_known_to_be_there(listings: list[dict[str, Version]], page: int) -> None:
     """What replaces or removes rows depends on it: an object whose rows once landed has them still, unless removed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def test_rows_that_landed_are_known_to_be_there(listings: list[dict[str, Version
 
 
 @given(_listings, st.integers(1, 4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_second_look_at_the_same_finds_nothing(listings: list[dict[str, Version]], page: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         book, mark = Book(Path(folder)), ObjectsMark(0)
