@@ -17,7 +17,7 @@ from headwater.config.objects_source import ObjectsSource
 from headwater.config.s3 import S3Settings
 from headwater.sources.objects.opening import open_container
 
-container = open_container(ObjectsSource(url=sys.argv[1], min_age="1s", pattern="**/*.json"), Path("/"), S3Settings())
+container = open_container(ObjectsSource(url=sys.argv[1], min_age="1h", pattern="**/*.json"), Path("/"), S3Settings())
 assert not {"pyarrow", "obstore", "urllib3"} & set(sys.modules), "loaded before it is needed"
 assert sum(page.num_rows for page in container.listing()) == 0
 print(sorted({"pandas", "obstore", "botocore", "pyspark", "pyarrow.dataset"} & set(sys.modules)))
