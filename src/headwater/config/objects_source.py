@@ -79,7 +79,7 @@ class ObjectsSource(Settings):
     pattern: str = Field(default="**", examples=["**/*.jsonl"])
     """Which objects, by their key below `url`: `*` and `?` stay within a folder, `**` crosses them, `{a,b}` is either."""
     ignore: list[str] = ["**/_*", "**/.*"]
-    """Patterns of objects that are never read. By default what writers keep beside their data."""
+    """Patterns of objects that are never read; a folder that matches is ignored with all that is in it. By default what writers keep beside their data."""
     recursive: bool = True
     """Look into folders below `url`."""
     min_age: Duration = Field(default="0s", validate_default=True)
