@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headwater.config.objects_source import CsvSettings
 from headwater.sources.ddl_schema import schema_of
+from headwater.sources.objects.formats import csv_records
 from headwater.sources.objects.formats.csv import CsvObjects
 from tests.sources.objects.shelf import Shelf
 
@@ -169,7 +170,7 @@ def test_large_objects_are_parsed_in_blocks(shelf: Shelf, monkeypatch: pytest.Mo
     from headwater.sources.objects.formats import csv_texts  # noqa: PLC0415
 
     for module, name, value in (
-        (csv_texts, "_BLOCK", 500),
+        (csv_texts, "_BLOCKS", (200, 500)),
         (contents, "IN_MEMORY", 100),
         (splits, "_LARGE", 100),
     ):
@@ -183,6 +184,8 @@ def test_large_objects_are_parsed_in_blocks(shelf: Shelf, monkeypatch: pytest.Mo
     assert sorted(shelf.told()) == [("x.csv", 502), ("x.csv", 902)]
     assert rows(shelf, "\n".join(["a,b", *lines]) + '\n1,"open') == []
     assert "closed" in shelf.told()["x.csv", None]
+    long = "a,b\n" + "1,x\n" * 500 + "2," + "y" * 300 + "\n3,z\n"
+    assert rows(shelf, long) == [(1, "x")] * 500 + [(2, "y" * 300), (3, "z")]
     assert rows(shelf, "a,b\n" + "1,x\n" * 500 + "2," + "y" * 1000) == []
     assert "longer" in shelf.told()["x.csv", None]
 
@@ -218,11 +221,12 @@ def by_python(content: bytes) -> list[list[str]] | None:
         return None
 
 
-@settings(deadline=None, max_examples=400)
-@given(st.text(st.sampled_from('ab,"\n\r é'), max_size=30))
-@example('"a"b')
-@example('a,b\n"')
-def test_any_text_is_read_as_pythons_strict_reader_reads_it(text: str):
+@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.sampled_from('ab,"\n\r é'), max_size=30), st.integers(1, 12))
+@example('"a"b', 8)
+@example('a,b\n"', 8)
+def test_any_text_is_read_as_pythons_strict_reader_reads_it(monkeypatch: pytest.MonkeyPatch, text: str, step: int):
+    monkeypatch.setattr(csv_records, "_STEP", step)
     content = b"c0,c1\n" + text.encode()
     schema = pa.schema([("c0", pa.string()), ("c1", pa.string())])
     made = CsvObjects(schema, CsvSettings(null=[]), declared=True).decode([content])

@@ -21,6 +21,7 @@ from headwater.sources.objects.formats.csv_texts import Joined
 # Any byte is a character of it, so that bytes come back as they were.
 _BYTES = "latin-1"
 _ENDS = b"\r\n"
+_STEP = 8 << 20  # bytes that are looked at at once
 _MARK = b"\xef\xbb\xbf"
 
 csv.field_size_limit(2**31 - 1)  # the default refuses values of 128 KB
@@ -65,15 +66,17 @@ def _suspicious(content: Content, settings: CsvSettings) -> bool:
     """
     if settings.escape and content.find(settings.escape.encode()) >= 0:
         return True
-    letters = np.frombuffer(content, np.uint8)
-    quotes = np.flatnonzero(letters == ord(settings.quote))
-    if len(quotes) % 2:
-        return True
+    letters, count = np.frombuffer(content, np.uint8), 0
     edges = np.frombuffer((settings.delimiter + settings.quote).encode() + _ENDS, np.uint8)
-    opening, closing = quotes[::2], quotes[1::2]
-    opens = np.isin(letters[opening - 1], edges) | (opening == _begin(content))
-    closes = np.isin(letters[np.minimum(closing + 1, len(letters) - 1)], edges)  # the last letter is a quote itself
-    return not bool(opens.all() and closes.all())
+    for begin in range(0, len(letters), _STEP):
+        quotes = np.flatnonzero(letters[begin : begin + _STEP] == ord(settings.quote)) + begin
+        opening, closing = (quotes[count % 2 :: 2], quotes[1 - count % 2 :: 2])
+        opens = np.isin(letters[opening - 1], edges) | (opening == _begin(content))
+        closes = np.isin(letters[np.minimum(closing + 1, len(letters) - 1)], edges)  # the last letter is a quote itself
+        if not (opens.all() and closes.all()):
+            return True
+        count += len(quotes)
+    return count % 2 == 1
 
 
 def _records(content: Content, settings: CsvSettings, *, strict: bool = False) -> Iterator[tuple[str, list[str]]]:

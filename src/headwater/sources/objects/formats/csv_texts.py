@@ -15,7 +15,7 @@ from headwater.sources.json.fast import is_utf8
 from headwater.sources.objects.contents import Content
 from headwater.sources.objects.failures import ObjectFailed
 
-_BLOCK = 64 << 20  # bytes that are parsed at once; a longer record is refused
+_BLOCKS = (8 << 20, 64 << 20, 512 << 20)  # bytes that are parsed at once: the next where a record is longer
 
 
 class TextRows:
@@ -36,12 +36,22 @@ class TextRows:
                 yield batch if readable else _restored(batch), self._numbers(batch.num_rows)
 
     def _parsed(self, content: Content) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from pv.open_csv(self._file(content), *self._options(len(content)))
-        except pa.ArrowInvalid as error:
-            if "straddl" in str(error):
-                raise ObjectFailed(f"a row is longer than {_BLOCK:,} bytes") from None
-            raise ObjectFailed(f"no CSV: {error}") from None
+        given = 0
+        for block in _BLOCKS:
+            try:
+                seen = 0
+                for batch in pv.open_csv(self._file(content), *self._options(min(len(content) + 2, block))):
+                    fresh = batch.slice(
+                        max(given - seen, 0)
+                    )  # what a smaller block has not given before it was too small
+                    seen += batch.num_rows
+                    given += fresh.num_rows
+                    yield fresh
+                return
+            except pa.ArrowInvalid as error:
+                if "straddl" not in str(error):
+                    raise ObjectFailed(f"no CSV: {error}") from None
+        raise ObjectFailed(f"a row is longer than {_BLOCKS[-1]:,} bytes")
 
     def _numbers(self, count: int) -> np.ndarray:
         # Records are parsed before they are given here, so all uneven ones up to the last of these are known.
@@ -56,12 +66,12 @@ class TextRows:
             return pa.BufferReader(content if content[-1:] == b"\n" else content + b"\n")
         return pa.PythonFile(Joined([content, b"\n"]), mode="r")
 
-    def _options(self, size: int) -> tuple[pv.ReadOptions, pv.ParseOptions, pv.ConvertOptions]:
+    def _options(self, block: int) -> tuple[pv.ReadOptions, pv.ParseOptions, pv.ConvertOptions]:
         settings = self._settings
         return (
             pv.ReadOptions(
                 use_threads=False,  # with threads nobody knows a row's number
-                block_size=min(size + 2, _BLOCK),
+                block_size=block,
                 column_names=None if settings.header else list(self._names),
             ),
             pv.ParseOptions(
