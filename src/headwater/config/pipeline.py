@@ -78,6 +78,7 @@ class PipelineSettings(Settings):
             for number, sink in enumerate(sinks, start=1):
                 if sink.iceberg and sink.iceberg.mode == "replace_object":
                     _check_names_objects(source, f"sinks[{number}].iceberg.mode: replace_object")
+            _check_somebody_removes(source, sinks)
         return sinks
 
     @field_validator("every", mode="before")
@@ -109,4 +110,13 @@ def _check_names_objects(source: SourceSettings, wanted: str) -> None:
     if "url" not in source.objects.metadata_columns:
         raise ValueError(
             f"{wanted} finds an object's rows by its url; write url among source.objects.metadata, which has it by default"
+        )
+
+
+def _check_somebody_removes(source: SourceSettings, sinks: list[SinkSettings]) -> None:
+    modes = {sink.iceberg.mode for sink in sinks if sink.iceberg}
+    if source.objects and source.objects.deleted == "remove_rows" and "replace_object" not in modes:
+        raise ValueError(
+            "source.objects.deleted: remove_rows needs a sink that knows which rows an object brought; "
+            "write iceberg: {table: …, mode: replace_object}, or deleted: ignore"
         )

@@ -87,7 +87,7 @@ class Ledger(Protocol):
         """Failed bookmarks whose time has come."""
 
     def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
-        """Note state, reason, tries and retry_at of these; the rest of them stays."""
+        """Note state, reason, tries and retry_at of these, and that they may have brought rows (to one of several sinks)."""
 
     def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:
         """Let these failed ones be due at that moment, with all their tries before them again."""

@@ -131,7 +131,10 @@ class SqlLedger:
         return _table(rows)
 
     def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
-        """Note state, reason, tries and retry_at of these; the rest of them stays."""
+        """Note state, reason, tries and retry_at of these; the rest of them stays.
+
+        A sink may have their rows all the same: one that read them before they failed for the next.
+        """
 
         def write(execute: Execute) -> None:
             for one in failed:
@@ -145,7 +148,7 @@ class SqlLedger:
                 }
                 execute(
                     "UPDATE headwater_bookmarks SET state = :state, reason = :reason, tries = :tries, "
-                    "retry_at = :retry_at WHERE pipeline = :pipeline AND key = :key",
+                    "earlier = true, retry_at = :retry_at WHERE pipeline = :pipeline AND key = :key",
                     values,
                 )
 

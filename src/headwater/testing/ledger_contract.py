@@ -85,6 +85,7 @@ class LedgerContract(ABC):
         assert [page["key"].to_pylist() for page in self.ledger().window(0, 1)] == [["a"]]
         found = self.ledger().between([("b", "c")]).to_pylist()[0]
         assert (found["state"], found["reason"], found["tries"], found["etag"]) == ("failed", "torn", 1, "e")
+        assert found["earlier"]  # to one of several sinks
 
     def test_what_failed_is_due_at_its_time(self) -> None:
         self.stage(bookmarks(["a", "b", "c"], 1))
