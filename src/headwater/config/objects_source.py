@@ -87,7 +87,7 @@ class ObjectsSource(Settings):
     format: Literal["json", "csv", "parquet", "avro", "text", "binary"] = "json"
     """json: an object a line, or documents. text: a row per line, `value`. binary: a row per object, `value`."""
     json_as: Literal["auto", "lines", "document"] = "auto"
-    """For json: an object on each line, or one document: an object, or an array of them. auto looks at each object's beginning."""
+    """For json: a JSON object on each line, or documents: JSON objects and arrays of them, over any lines. auto looks at each object's first line."""
     csv: CsvSettings = CsvSettings()
     """For csv: how it is written."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
