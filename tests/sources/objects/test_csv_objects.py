@@ -8,6 +8,7 @@ import io
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -250,7 +251,7 @@ def by_object(decoder: CsvObjects, contents: list[bytes]) -> list[tuple]:
     made = decoder.decode(contents)
     found: list[tuple[list, list]] = [([], []) for _ in contents]
     for part in made.parts:
-        owners = [owner for owner, count in enumerate(part.counts) for _ in range(count)]
+        owners = np.repeat(part.owners, part.counts).tolist()
         for owner, number, row in zip(owners, part.row_numbers().tolist(), part.rows.to_pylist(), strict=True):
             found[owner][0].append((number, tuple(row.values())))
     for bad in made.bad:

@@ -176,6 +176,17 @@ def test_files_that_are_no_parquet_fail(shelf: Shelf):
     assert all("Parquet" in reason for reason in shelf.told().values())
 
 
+def test_small_objects_make_few_batches(shelf: Shelf):
+    for number in range(300):
+        shelf.put(f"{number:03}", parquet({"a": [number, number]}))
+    columns = found(shelf)
+    (split,) = shelf.splits(columns, format="parquet", metadata=["url", "row"])
+    assert len(list(split.read())) == 1
+    rows = shelf.read([split])
+    assert [(row["a"], row["object_row"]) for row in rows] == [(n // 2, n % 2 + 1) for n in range(600)]
+    assert [row["object_url"] for row in rows] == [shelf.container.url(f"{n // 2:03}") for n in range(600)]
+
+
 def test_row_groups_of_a_large_object_are_read_by_several_tasks(shelf: Shelf):
     whole = parquet({"a": range(10_000), "s": [f"text {n}" for n in range(10_000)]}, row_group_size=1000)
     shelf.put("x", whole)

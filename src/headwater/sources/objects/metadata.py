@@ -15,15 +15,16 @@ from headwater.sources.objects.listed import Listed
 
 def with_metadata(reading: Reading, container: Container, objects: Sequence[Listed], part: Part) -> pa.RecordBatch:
     """In the schema of the stream."""
+    owners = [objects[owner].version for owner in part.owners.tolist()] if reading.metadata else []
     columns = [part.rows.column(place) for place in range(len(reading.content))]
     for name, _ in reading.metadata:
         match name:
             case "url":
-                columns.append(_repeated([container.url(one.version.key) for one in objects], part.counts))
+                columns.append(_repeated([container.url(one.key) for one in owners], part.counts))
             case "etag":
-                columns.append(_repeated([one.version.etag for one in objects], part.counts))
+                columns.append(_repeated([one.etag for one in owners], part.counts))
             case "modified":
-                moments = np.repeat(np.array([one.version.modified for one in objects], np.int64), part.counts)
+                moments = np.repeat(np.array([one.modified for one in owners], np.int64), part.counts)
                 columns.append(pa.array(moments).cast(pa.timestamp("us", "UTC")))
             case "row":
                 columns.append(pa.array(part.row_numbers(), pa.int64()))

@@ -20,7 +20,7 @@ from headwater.model.rows import Rows
 from headwater.sources.objects.container import Container, ObjectChanged, ObjectGone, ObjectVersion
 from headwater.sources.objects.decoding import Reading
 from headwater.sources.objects.failures import ObjectFailed, refuse
-from headwater.sources.objects.formats.decoded import Decoded, Part, joined
+from headwater.sources.objects.formats.decoded import Decoded, joined
 from headwater.sources.objects.formats.json import JsonObjects
 from headwater.sources.objects.formats.opening import open_decoder, schema_for_decoding
 from headwater.sources.objects.listed import Listed
@@ -88,7 +88,7 @@ class ReplaySplit:
         """Raises ObjectGone, ObjectChanged, where bytes alone do not do."""
         if self.reading.format in ("json", "csv", "text"):
             made, number = self._from_bytes(reject), np.array([int(reject.place["row"])])
-            made.parts = [Part(part.rows, part.counts, number[: part.rows.num_rows]) for part in made.parts]
+            made.parts = [replace(part, numbers=number[: part.rows.num_rows]) for part in made.parts]
             return made
         if "row_group" in reject.more:
             group = int(reject.more["row_group"])

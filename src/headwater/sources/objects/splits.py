@@ -14,7 +14,7 @@ from headwater.sources.objects.contents import Content
 from headwater.sources.objects.decoding import Reading
 from headwater.sources.objects.failures import SHOWN, ObjectFailed, bad_row, failure, refuse
 from headwater.sources.objects.fetching import contents
-from headwater.sources.objects.formats.decoded import Decoded, Decoder
+from headwater.sources.objects.formats.decoded import Decoded, Decoder, gathered
 from headwater.sources.objects.formats.opening import open_decoder
 from headwater.sources.objects.holding import Held
 from headwater.sources.objects.listed import Listed, unpack
@@ -108,9 +108,8 @@ class ObjectsReader:
         for bad in made.bad:
             listed = objects[bad.owner]
             self._set_aside(bad_row(self._reading.stream, self._container.url(listed.version.key), listed, bad))
-        for part in made.parts:
-            if part.rows.num_rows:
-                yield with_metadata(self._reading, self._container, objects, part)
+        for part in gathered(made.parts):
+            yield with_metadata(self._reading, self._container, objects, part)
 
     def _fail(self, listed: Listed, failed: ObjectFailed, content: Content = b"") -> None:
         self._set_aside(

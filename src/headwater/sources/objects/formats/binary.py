@@ -21,7 +21,7 @@ class BinaryObjects:
     def decode(self, contents: Sequence[Content]) -> Decoded:
         column = pa.array([bytes(content) for content in contents], pa.binary())
         rows = pa.RecordBatch.from_arrays([column], schema=self._schema)
-        return Decoded([Part(rows, np.ones(len(contents), np.int64))])
+        return Decoded([Part(rows, np.arange(len(contents)), np.ones(len(contents), np.int64))])
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         if len(content) > _MOST:

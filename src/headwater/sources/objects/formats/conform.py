@@ -44,11 +44,11 @@ class Conforming:
             reasons = {**{n: f"{field.name}: {why}" for n, why in misfits.items()}, **reasons}
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         if not reasons:
-            return Decoded([Part(rows, np.array([rows.num_rows]), numbers)])
+            return Decoded([Part.of_one(rows, numbers)])
         kept = np.ones(batch.num_rows, bool)
         kept[list(reasons)] = False
         bad = [BadRow(0, int(numbers[n]), reasons[n], _shown(batch, n)) for n in sorted(reasons)]
-        return Decoded([Part(rows.filter(pa.array(kept)), np.array([kept.sum()]), numbers[kept])], bad)
+        return Decoded([Part.of_one(rows.filter(pa.array(kept)), numbers[kept])], bad)
 
 
 def _exactly(values: pa.Array, kind: pa.DataType, begin: int, misfits: dict[int, str]) -> list[pa.Array]:

@@ -35,11 +35,11 @@ class CsvObjects:
         made = Decoded()
         for group in together:
             try:
-                _divide(group, joined(self.pieces(group.content)), len(contents), made)
+                _divide(group, joined(self.pieces(group.content)), made)
             except ObjectFailed:  # each has to say so for itself
                 alone += group.owners.tolist()
         closer = one_by_one(self.pieces, [contents[number] for number in alone])
-        return joined([made, closer.of(alone, len(contents))])
+        return joined([made, closer.of(alone)])
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         names = column_names(content, self._settings, self._declared)
@@ -82,8 +82,8 @@ class CsvObjects:
             kept[list(reasons)] = False
             rows = rows.filter(pa.array(kept))
             bad = self._bad(content, names, {int(numbers[place]): why for place, why in reasons.items()})
-            return Decoded([Part(rows, np.array([rows.num_rows]), numbers[kept])], bad)
-        return Decoded([Part(rows, np.array([rows.num_rows]), numbers)])
+            return Decoded([Part.of_one(rows, numbers[kept])], bad)
+        return Decoded([Part.of_one(rows, numbers)])
 
     def _bad(self, content: Content, names: Sequence[str], reasons: Mapping[int, str]) -> list[BadRow]:
         payloads = raw(content, self._settings, reasons) if reasons else {}
@@ -91,11 +91,10 @@ class CsvObjects:
         return [BadRow(0, number, reasons[number], payloads[number], more) for number in sorted(reasons)]
 
 
-def _divide(group: JoinedCsv, whole: Decoded, objects: int, made: Decoded) -> None:
+def _divide(group: JoinedCsv, whole: Decoded, made: Decoded) -> None:
     """Add the rows of a group to what was made, as rows of its objects."""
     for part in whole.parts:
-        owners, numbers = group.places(part.row_numbers())
-        made.parts.append(Part(part.rows, np.bincount(owners, minlength=objects), numbers))
+        made.parts.append(Part.of_rows(part.rows, *group.places(part.row_numbers())))
     for row in whole.bad:
         (owner,), (number,) = group.places(np.array([row.number]))
         made.bad.append(replace(row, owner=int(owner), number=int(number)))

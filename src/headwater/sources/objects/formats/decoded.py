@@ -12,14 +12,28 @@ import pyarrow as pa
 from headwater.sources.objects.contents import Content
 from headwater.sources.objects.failures import BadRow, ObjectFailed
 
+_GATHERED = 32 << 20  # bytes
+
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of some of the objects, object after object."""
+    """Rows of some of the objects, in runs of rows of one object each."""
 
     rows: pa.RecordBatch  # the content's columns
-    counts: np.ndarray  # rows of each object
-    numbers: np.ndarray | None = None  # of each row in its object; None: 1, 2, 3 … in each
+    owners: np.ndarray  # the object of each run
+    counts: np.ndarray  # the rows of each run
+    numbers: np.ndarray | None = None  # of each row in its object; None: 1, 2, 3 … in each run
+
+    @classmethod
+    def of_one(cls, rows: pa.RecordBatch, numbers: np.ndarray | None = None) -> Part:
+        """Of the first object, or of the only one."""
+        return cls(rows, np.array([0]), np.array([rows.num_rows]), numbers)
+
+    @classmethod
+    def of_rows(cls, rows: pa.RecordBatch, owners: np.ndarray, numbers: np.ndarray) -> Part:
+        """With the object and the number of each row."""
+        begins = np.flatnonzero(np.diff(owners, prepend=-1))
+        return cls(rows, owners[begins], np.diff(begins, append=len(owners)), numbers)
 
     def row_numbers(self) -> np.ndarray:
         if self.numbers is not None:
@@ -27,6 +41,32 @@ class Part:
         firsts = np.cumsum(self.counts) - self.counts
         numbers: np.ndarray = np.arange(1, self.rows.num_rows + 1) - np.repeat(firsts, self.counts)
         return numbers
+
+
+def gathered(parts: Iterable[Part]) -> Iterator[Part]:
+    """The same rows in few parts: one per object would be many small batches. Parts without rows are left out."""
+    waiting: list[Part] = []
+    size = 0
+    for part in parts:
+        if part.rows.num_rows:
+            waiting.append(part)
+            size += part.rows.nbytes
+        if size > _GATHERED:
+            yield _merged(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _merged(waiting)
+
+
+def _merged(parts: Sequence[Part]) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    return Part(
+        pa.concat_batches([part.rows for part in parts]),
+        np.concatenate([part.owners for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.row_numbers() for part in parts]),
+    )
 
 
 @dataclass
@@ -41,16 +81,13 @@ class Decoded:
         """The same of one object whose first `before` lines came in earlier pieces."""
         if not before:
             return self
-        parts = [Part(part.rows, part.counts, part.row_numbers() + before) for part in self.parts]
+        parts = [replace(part, numbers=part.row_numbers() + before) for part in self.parts]
         return Decoded(parts, [replace(bad, number=bad.number + before) for bad in self.bad], self.failed)
 
-    def of(self, owners: Sequence[int], objects: int) -> Decoded:
+    def of(self, owners: Sequence[int]) -> Decoded:
         """The same, where these objects are some of more."""
-        parts = []
-        for part in self.parts:
-            counts = np.zeros(objects, np.int64)
-            counts[list(owners)] = part.counts
-            parts.append(Part(part.rows, counts, part.numbers))
+        known = np.array(owners, np.int64)
+        parts = [replace(part, owners=known[part.owners]) for part in self.parts]
         bad = [replace(row, owner=owners[row.owner]) for row in self.bad]
         return Decoded(parts, bad, {owners[number]: failed for number, failed in self.failed.items()})
 
@@ -84,18 +121,10 @@ def one_by_one(pieces: Callable[[Content], Iterator[Decoded]], contents: Sequenc
         except ObjectFailed as failed:
             made.failed[owner] = failed
             continue
-        for piece in found:
-            made.parts += [
-                Part(part.rows, _of(owner, part.rows.num_rows, len(contents)), part.numbers) for part in piece.parts
-            ]
-            made.bad += [replace(bad, owner=owner) for bad in piece.bad]
+        alone = joined(found).of([owner])
+        made.parts += alone.parts
+        made.bad += alone.bad
     return made
-
-
-def _of(owner: int, count: int, objects: int) -> np.ndarray:
-    counts = np.zeros(objects, np.int64)
-    counts[owner] = count
-    return counts
 
 
 @runtime_checkable

@@ -38,7 +38,7 @@ class JsonObjects:
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
         made = self._decoded([unmarked(content[:]) for content in contents])
-        senseless = _senseless(made, len(contents))
+        senseless = _senseless(made)
         made.failed.update(senseless)
         made.bad = [row for row in made.bad if row.owner not in senseless]
         return made
@@ -55,7 +55,7 @@ class JsonObjects:
             seen.parts += [part for part in piece.parts if not seen.parts]
             seen.bad += [] if seen.parts else piece.bad
             yield piece
-        if failed := _senseless(seen, 1):
+        if failed := _senseless(seen):
             raise failed[0]
 
     def lines(self, chunk: bytes) -> Decoded:
@@ -65,7 +65,7 @@ class JsonObjects:
     def element(self, value: bytes) -> Decoded:
         """One line, or one element of a document, by itself."""
         made = Decoded()
-        self._parse([value], [(0, 1)], 1, made)
+        self._parse([value], [(0, 1)], made)
         return made
 
     def _decoded(self, texts: Sequence[bytes]) -> Decoded:
@@ -77,7 +77,7 @@ class JsonObjects:
     def _joined(self, texts: Sequence[bytes], made: Decoded) -> list[int]:
         """Parse what is plain; give the numbers of the objects that are not, or that Arrow refuses."""
         found = joined_lines(texts)
-        if not found.odd and self._parsed(found.joined, found.lines, made):
+        if not found.odd and self._parsed(found.joined, np.arange(len(texts)), found.lines, made):
             return []
         plain = found.plain
         refused = list(self._by_halves(found, plain, made))
@@ -87,9 +87,7 @@ class JsonObjects:
     def _by_halves(self, found: JoinedLines, some: list[int], made: Decoded) -> Iterator[int]:
         if not some:
             return
-        counts = np.zeros_like(found.lines)
-        counts[some] = found.lines[some]
-        if self._parsed(b"".join([found.ended[number] for number in some]), counts, made):
+        if self._parsed(b"".join([found.ended[number] for number in some]), np.array(some), found.lines[some], made):
             return
         if len(some) == 1:
             yield some[0]
@@ -97,10 +95,10 @@ class JsonObjects:
         yield from self._by_halves(found, some[: len(some) // 2], made)
         yield from self._by_halves(found, some[len(some) // 2 :], made)
 
-    def _parsed(self, joined: bytes, counts: np.ndarray, made: Decoded) -> bool:
+    def _parsed(self, joined: bytes, owners: np.ndarray, counts: np.ndarray, made: Decoded) -> bool:
         rows = self._fast.parse_lines(joined, int(counts.sum()))
         if rows is not None:
-            made.parts.append(Part(rows, counts))
+            made.parts.append(Part(rows, owners, counts))
         return rows is not None
 
     def _closer(self, texts: Sequence[bytes], some: Sequence[int], made: Decoded) -> None:
@@ -115,25 +113,26 @@ class JsonObjects:
             values += [value for _, value in found]
             places += [(owner, number) for number, _ in found]
         if values:
-            self._parse(values, places, len(texts), made)
+            self._parse(values, places, made)
 
-    def _parse(self, values: list[bytes], places: list[tuple[int, int]], objects: int, made: Decoded) -> None:
+    def _parse(self, values: list[bytes], places: list[tuple[int, int]], made: Decoded) -> None:
         parsed = self._values.parse(values)
         made.bad += [BadRow(*places[index], reason, values[index]) for index, reason in parsed.rejected]
         kept = np.delete(np.array(places, np.int64), [index for index, _ in parsed.rejected], axis=0)
         begin = 0
         for rows in parsed.batches:
-            owners, numbers = kept[begin : begin + rows.num_rows].T
-            made.parts.append(Part(rows, np.bincount(owners, minlength=objects), numbers))
+            made.parts.append(Part.of_rows(rows, *kept[begin : begin + rows.num_rows].T))
             begin += rows.num_rows
 
 
-def _senseless(made: Decoded, objects: int) -> dict[int, ObjectFailed]:
+def _senseless(made: Decoded) -> dict[int, ObjectFailed]:
     """Objects of which nothing at all is a JSON object: they are no JSON, rather than full of bad rows."""
-    rows = sum((part.counts for part in made.parts), np.zeros(objects, np.int64))
+    if not made.bad:
+        return {}
+    with_rows = {owner for part in made.parts for owner in part.owners[part.counts > 0].tolist()}
     by_owner: dict[int, list[BadRow]] = {}
     for row in made.bad:
-        if not rows[row.owner]:
+        if row.owner not in with_rows:
             by_owner.setdefault(row.owner, []).append(row)
     return {
         owner: ObjectFailed(f"no JSON object in it: {bad[0].reason}")

@@ -34,7 +34,7 @@ class TextObjects:
             rows = self._rows(list(chain.from_iterable(lines)))
         except pa.ArrowInvalid:
             return one_by_one(self._closer, texts)
-        return Decoded([Part(rows, np.array([len(found) for found in lines], np.int64))])
+        return Decoded([Part(rows, np.arange(len(lines)), np.array([len(found) for found in lines], np.int64))])
 
     def _closer(self, content: Content) -> Iterator[Decoded]:
         lines = _lines(content[:])
@@ -42,7 +42,7 @@ class TextObjects:
         without = {row.number for row in bad}
         numbers = [number for number in range(1, len(lines) + 1) if number not in without]
         rows = self._rows([lines[number - 1] for number in numbers])
-        yield Decoded([Part(rows, np.array([len(numbers)]), np.array(numbers, np.int64))], bad)
+        yield Decoded([Part.of_one(rows, np.array(numbers, np.int64))], bad)
 
     def _rows(self, lines: list[bytes]) -> pa.RecordBatch:
         """Raises ArrowInvalid where one is not UTF-8."""
