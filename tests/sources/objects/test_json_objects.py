@@ -126,6 +126,16 @@ def test_an_object_that_is_no_json_brings_no_row_and_says_why(shelf: Shelf, cont
     assert shelf.rejects[0].payload == content[:1000]
 
 
+def test_each_of_many_objects_with_bad_values_is_found(shelf: Shelf):
+    for number in range(500):
+        value = b'"x"' if number % 7 == 3 else b"1.5" if number % 11 == 5 else b"%d" % number
+        shelf.put(f"{number:03}", b'{"a": %d}\n{"a": %s}\n' % (number, value))
+    bad = {number for number in range(500) if number % 7 == 3 or number % 11 == 5}
+    rows = shelf.rows(schema="a bigint")
+    assert sorted(values(rows)) == sorted([*range(500), *(n for n in range(500) if n not in bad)])
+    assert set(shelf.told()) == {(f"{number:03}", 2) for number in bad}
+
+
 def test_lines_of_which_only_the_first_is_broken_are_still_lines(shelf: Shelf):
     shelf.put("x", b'{"a": \n{"a": 2}\n{"a": 3}\n')
     assert values(shelf.rows(schema=SCHEMA)) == [2, 3]
@@ -202,6 +212,7 @@ objects = st.builds(
 @settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(objects, max_size=8))
 @example([b'{"i": 1}{"i": 2}\n', b"\n", b'{"i": 3}'])
+@example([b"\xfe\xff\n{}"])
 @example([b'{"i": 1}\n{"unknown": NaN}', b'{"unknown": -Infinity}', b'{"unknown": Inf}'])
 def test_many_objects_at_once_give_what_each_line_gives_alone(contents: list[bytes]):
     made = JsonObjects(schema_of(DDL), "lines").decode(contents)

@@ -17,6 +17,7 @@ here must be what `strict` takes, message by message:
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -31,6 +32,7 @@ _EXPONENT, _ZERO, _NINE, _PLUS, _MINUS = b"e09+-"
 _BEFORE_VALUES = np.frombuffer(b":[,-" + _SPACE, np.uint8)
 _AFTER_VALUES = np.frombuffer(b",}]" + _SPACE, np.uint8)
 _LONGER = ord("i")  # Infinity
+_IN_ROW = re.compile(r" in row (\d+)$")
 _LOWER = 0x20  # the bit that makes a letter small
 _PLAIN = (
     pa.types.is_boolean,
@@ -50,6 +52,7 @@ class FastJson:
         as_read = pa.schema([pa.field(field.name, _read_as(field.type)) for field in schema])
         self._options = pj.ParseOptions(explicit_schema=as_read, unexpected_field_behavior="ignore")
         self._converted = {field.name: field.type for field in schema if as_read.field(field.name).type != field.type}
+        self.stopped_at: int | None = None  # the row at which the last parse went wrong, if Arrow told: a hint, no more
         self.usable = all(pa.types.is_decimal(field.type) or _supported(field.type) for field in as_read)
 
     def parse(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
@@ -65,12 +68,15 @@ class FastJson:
         if self._decimals and has_exponents(letters):
             return None
         reading = pj.ReadOptions(use_threads=False, block_size=len(joined) + 1)
+        self.stopped_at = None
         try:
             table = pj.read_json(pa.py_buffer(joined), reading, self._options)
             if table.num_rows != count:
                 return None
             columns = [self._column(field, table.column(field.name)) for field in self._schema]
-        except pa.ArrowInvalid:
+        except pa.ArrowInvalid as error:
+            found = _IN_ROW.search(str(error))
+            self.stopped_at = int(found[1]) if found else None
             return None
         if None in columns:
             return None

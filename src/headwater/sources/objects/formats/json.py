@@ -80,20 +80,27 @@ class JsonObjects:
         if not found.odd and self._parsed(found.joined, np.arange(len(texts)), found.lines, made):
             return []
         plain = found.plain
-        refused = list(self._by_halves(found, plain, made))
+        refused = list(self._refused(found, plain, made))
         self._join = len(refused) * _MOSTLY <= len(plain) + _FEW
         return sorted([*found.odd, *refused])
 
-    def _by_halves(self, found: JoinedLines, some: list[int], made: Decoded) -> Iterator[int]:
-        if not some:
-            return
-        if self._parsed(b"".join([found.ended[number] for number in some]), np.array(some), found.lines[some], made):
-            return
-        if len(some) == 1:
-            yield some[0]
-            return
-        yield from self._by_halves(found, some[: len(some) // 2], made)
-        yield from self._by_halves(found, some[len(some) // 2 :], made)
+    def _refused(self, found: JoinedLines, plain: list[int], made: Decoded) -> Iterator[int]:
+        """Parse what Arrow takes, in ever smaller parts; give the objects that it refuses by themselves, too."""
+        waiting = [plain]
+        while waiting:
+            some = waiting.pop()
+            joined = b"".join([found.ended[number] for number in some])
+            if not some or self._parsed(joined, np.array(some), found.lines[some], made):
+                continue
+            if len(some) == 1:
+                yield some[0]
+                continue
+            at = self._fast.stopped_at
+            if at is None:
+                waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
+            else:
+                place = min(int(np.searchsorted(np.cumsum(found.lines[some]), at, side="right")), len(some) - 1)
+                waiting += [some[place + 1 :], some[place : place + 1], some[:place]]
 
     def _parsed(self, joined: bytes, owners: np.ndarray, counts: np.ndarray, made: Decoded) -> bool:
         rows = self._fast.parse_lines(joined, int(counts.sum()))

@@ -13,7 +13,7 @@ from headwater.sources.objects.failures import ObjectFailed
 _BLANK = b" \t\r"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NOT_SPACE = re.compile(rb"[^ \t\r\n]")
-_OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 _scan = json.JSONDecoder().raw_decode
 
 Element = tuple[int, bytes]  # number, from 1; text
@@ -21,8 +21,6 @@ Element = tuple[int, bytes]  # number, from 1; text
 
 def elements(text: bytes, as_: str) -> list[Element]:
     """Lines that are not blank, or what documents hold. Raises ObjectFailed where documents make no sense."""
-    if encoding := _OTHER_ENCODINGS.get(text[:2]):
-        raise ObjectFailed(f"{encoding}; only UTF-8 can be read")
     if as_ == "lines" or (as_ == "auto" and is_lines(text)):
         return _lines(text)
     try:
@@ -69,7 +67,8 @@ def _documents(text: bytes) -> Iterator[bytes]:
                 end = yield from _array(string, position)
             position = _skip(string, end)
     except UnicodeDecodeError as error:
-        raise ObjectFailed(f"not UTF-8 at byte {error.start:,}") from None
+        other = "UTF-16; only UTF-8 can be read" if text[:2] in _UTF16 else f"not UTF-8 at byte {error.start:,}"
+        raise ObjectFailed(other) from None
     except json.JSONDecodeError as error:
         raise ObjectFailed(f"no JSON: {error.msg} at character {error.pos:,}") from None
     except RecursionError:
