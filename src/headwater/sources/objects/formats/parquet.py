@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -71,8 +73,12 @@ class ParquetObject:
 
     def place(self, group: int) -> tuple[int, int]:
         """The number of a row group's first row, and how many it has."""
-        counts = [self._file.metadata.row_group(number).num_rows for number in range(group + 1)]
-        return sum(counts[:group]) + 1, counts[group]
+        return self._ends[group] + 1, self._ends[group + 1] - self._ends[group]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        counts = (self._file.metadata.row_group(group).num_rows for group in range(self.groups))
+        return [0, *accumulate(counts)]
 
     def size(self, group: int) -> int:
         """In bytes, as it is stored."""
