@@ -46,6 +46,9 @@ class Watched:
         self.looks.append(key)
         return self.real.look(key)
 
+    def of_any_age(self) -> Container:
+        return self.real.of_any_age()
+
     def fetch(self, version: ObjectVersion) -> bytes:
         return self.real.fetch(version)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,9 @@ class Bucket:
         from headwater.sources.objects.s3_listing import list_pages  # noqa: PLC0415 - tasks only read
 
         return list_pages(self._requests, self.access, self.selection, start_after, self.page_size)
+
+    def of_any_age(self) -> Bucket:
+        return replace(self, selection=replace(self.selection, min_age=0))
 
     def look(self, key: str) -> ObjectVersion | None:
         from headwater.sources.objects.s3_listing import list_one  # noqa: PLC0415

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -64,6 +64,9 @@ class CloudBucket:
             page = self.selection.keep(page, _now())
             if page.num_rows:
                 yield page
+
+    def of_any_age(self) -> CloudBucket:
+        return replace(self, selection=replace(self.selection, min_age=0))
 
     def look(self, key: str) -> ObjectVersion | None:
         version = self._head(key) if self.selection.includes(key) else None

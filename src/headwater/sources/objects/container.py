@@ -54,6 +54,9 @@ class Container(Protocol):
     def look(self, key: str) -> ObjectVersion | None:
         """One object as a listing would show it; None: there is none, or the patterns do not select it."""
 
+    def of_any_age(self) -> Container:
+        """The same without `min_age`: what is too young to be read is there all the same."""
+
     def fetch(self, version: ObjectVersion) -> bytes:
         """Its whole content. Raises ObjectGone, ObjectChanged, ObjectRefused."""
 

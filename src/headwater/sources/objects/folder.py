@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,9 @@ class Folder:
             page = self.selection.keep(page, time.time_ns() // 1000)
             if page.num_rows:
                 yield page
+
+    def of_any_age(self) -> Folder:
+        return replace(self, selection=replace(self.selection, min_age=0))
 
     def look(self, key: str) -> ObjectVersion | None:
         if not _NO_SEGMENTS.isdisjoint(key.split("/")) or not self.selection.includes(key):

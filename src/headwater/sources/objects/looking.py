@@ -28,7 +28,21 @@ class NextWindow:
 def found(container: Container, ledger: Ledger, settings: ObjectsSource) -> Iterator[Difference]:
     """What a listing shows that the ledger does not know."""
     after = ledger.last_key() if settings.order == "lexical" else None
-    return differences(container.listing(after), ledger, after)
+    made = differences(container.listing(after), ledger, after)
+    return (_without_young(one, container) for one in made) if settings.min_age else made
+
+
+def _without_young(difference: Difference, container: Container) -> Difference:
+    """An object that was just overwritten is not listed, and is not gone: its bookmark stays until it is old enough."""
+    if not difference.gone.num_rows:
+        return difference
+    every = container.of_any_age()
+    there = [every.look(key) is not None for key in difference.gone["key"].to_pylist()]
+    if not any(there):
+        return difference
+    # Until then its block is compared by every look: it may be deleted while it is young.
+    blocks = tuple(replace(block, digest=b"") for block in difference.blocks)
+    return Difference(difference.changed, difference.gone.filter([not one for one in there]), blocks)
 
 
 def would_stage(looked: Iterable[Difference], ledger: Ledger, settings: ObjectsSource) -> tuple[int, int]:
