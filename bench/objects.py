@@ -22,6 +22,9 @@ import pyarrow as pa
 
 from headwater.api import Project
 from headwater.config.loading import load_project
+from headwater.services.jars import JarSet, ensure_jars
+from headwater.services.s3_server import S3, client
+from headwater.services.service import running
 
 SCHEMA = "id bigint, at timestamp, customer string, amount double, tags array<string>, note string"
 SIZE, ROUNDS = 10_000, 3
@@ -34,14 +37,14 @@ def main(objects: int, places: list[str]) -> None:
         rows = sum(text.count(b"\n") for text in contents)
         print(f"{objects:,} objects of {SIZE:,} bytes, {rows:,} rows; best of {ROUNDS}", flush=True)
         for place in places:
-            url, more, spark_path = prepare(place, folder, contents, stack)
-            run_place(place, folder, url=url, more=more, spark_path=spark_path)
+            url, settings, spark_path = prepare(place, folder, contents, stack)
+            run_place(place, folder, url=url, settings=settings, spark_path=spark_path)
 
 
-def run_place(place: str, folder: Path, *, url: str, more: str, spark_path: str) -> None:
+def run_place(place: str, folder: Path, *, url: str, settings: dict, spark_path: str) -> None:
     home = folder / place
     home.mkdir()
-    (home / "headwater.yaml").write_text(f"spark: {{memory: 3g}}\n{more}")
+    (home / "headwater.yaml").write_text(json.dumps(settings))
     with Project(load_project(home), home) as project, ProcessPoolExecutor(2) as pool:
         best: dict[str, float] = {}
         for number in range(ROUNDS):
@@ -122,26 +125,32 @@ def content(number: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -> tuple[str, str, str]:
-    """The source's url, lines for headwater.yaml, and the path for Spark."""
+def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -> tuple[str, dict, str]:
+    """The source's url, headwater.yaml, and the path for Spark."""
     if place == "local":
         inbox = folder / "in"
         inbox.mkdir()
         for number, text in enumerate(contents):
             (inbox / f"{number:06d}.jsonl").write_bytes(text)
-        return str(inbox), "", str(inbox)
-    from headwater.services.s3_server import S3, client
-    from headwater.services.service import running
-
-    server = stack.enter_context(running(S3(), folder / "s3"))
-    access = server.answer
+        return str(inbox), {"spark": {"memory": "3g"}}, str(inbox)
+    server = stack.enter_context(running(S3(), folder / "server"))
+    access = server.address
     s3 = client(access)
     s3.create_dir("bench")
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda job: put(s3, *job), enumerate(contents)))
-    names = {"endpoint": "endpoint", "region": "region", "access_key": "access_key", "secret_key": "secret_key"}
-    more = "s3: {" + ", ".join(f"{ours}: {access[theirs]!r}" for ours, theirs in names.items()) + "}\n"
-    return "s3://bench/", more, "s3a://bench/"
+    ours = {name: access[name] for name in ("endpoint", "region", "access_key", "secret_key")}
+    jars = [*ensure_jars(print), *ensure_jars(print, JarSet.s3a)]
+    conf = {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.hadoop.fs.s3a.endpoint": access["endpoint"],
+        "spark.hadoop.fs.s3a.endpoint.region": access["region"],
+        "spark.hadoop.fs.s3a.access.key": access["access_key"],
+        "spark.hadoop.fs.s3a.secret.key": access["secret_key"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    }
+    return "s3://bench/", {"s3": ours, "spark": {"memory": "3g", "conf": conf}}, "s3a://bench/"
 
 
 def put(s3, number: int, text: bytes) -> None:

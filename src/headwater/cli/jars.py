@@ -25,6 +25,7 @@ class Which(enum.StrEnum):
     """The sets of services/jars.py, which other commands must not pay for."""
 
     spark = "spark"
+    s3a = "s3a"
     broker = "broker"
     connect = "connect"
     debezium = "debezium"
@@ -44,8 +45,8 @@ def jars(
         Which,
         typer.Option(
             "--set",
-            metavar="spark|broker|connect|debezium",
-            help="Which libraries: Spark's, or those of a server of `headwater stack`.",
+            metavar="spark|s3a|broker|connect|debezium",
+            help="Which libraries: Spark's, those with which Spark itself reads S3, or a server's of `headwater stack`.",
         ),
     ] = Which.spark,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before removing.")] = False,

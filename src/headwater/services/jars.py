@@ -27,6 +27,7 @@ class JarSet(enum.StrEnum):
     """The configurations of ivy.xml: fetched apart, when something first needs them."""
 
     spark = "spark"
+    s3a = "s3a"
     broker = "broker"
     connect = "connect"
     debezium = "debezium"
@@ -37,7 +38,7 @@ class JarSet(enum.StrEnum):
         return "headwater jars fetch" if self is JarSet.spark else f"headwater jars fetch --set {self}"
 
 
-_MEGABYTES = {JarSet.spark: 70, JarSet.broker: 44, JarSet.connect: 34, JarSet.debezium: 5}
+_MEGABYTES = {JarSet.spark: 70, JarSet.s3a: 71, JarSet.broker: 44, JarSet.connect: 34, JarSet.debezium: 5}
 
 
 @dataclass(frozen=True)
