@@ -45,14 +45,15 @@ def _without_young(difference: Difference, container: Container) -> Difference:
     return Difference(difference.changed, difference.gone.filter([not one for one in there]), blocks)
 
 
-def would_stage(looked: Iterable[Difference], ledger: Ledger, settings: ObjectsSource) -> tuple[int, int]:
-    """How many objects a look would queue, and their bytes."""
-    count, size = 0, 0
+def would_stage(looked: Iterable[Difference], ledger: Ledger, settings: ObjectsSource) -> tuple[int, int, int]:
+    """How many objects a look would queue, their bytes, and how many of them are new."""
+    count, size, new = 0, 0, 0
     for difference in looked:
+        new += difference.changed["state"].null_count
         count += difference.changed.num_rows + (difference.gone.num_rows if settings.deleted == "remove_rows" else 0)
         size += pc.sum(difference.changed["size"]).as_py() or 0
     due = ledger.due(dt.datetime.now(dt.UTC), settings.max_objects)
-    return count + due.num_rows, size + (pc.sum(due["size"]).as_py() or 0)
+    return count + due.num_rows, size + (pc.sum(due["size"]).as_py() or 0), new
 
 
 def next_window(
@@ -67,6 +68,8 @@ def next_window(
     if not read.num_rows and settings.deleted != "remove_rows":
         return None
     new = pc.and_(pc.invert(read["earlier"]), pc.equal(read["tries"], 0))
+    if generation <= mark.reached:
+        new = pc.and_(new, pa.scalar(value=False))  # counted before the rewind
     count = mark.count + (pc.sum(new).as_py() or 0) - (queued.num_rows - read.num_rows)
     columns = mark.columns if settings.schema else _columns_after(mark, read, settings, container)
     end = replace(mark, generation=generation, count=max(count, 0), columns=columns)

@@ -72,10 +72,10 @@ class WatchedObjects:
         from headwater.sources.objects.looking import would_stage  # noqa: PLC0415 - see `stage`
 
         looked = self._look(known, ledger)
-        count, size = would_stage(looked.found, ledger, self._settings)
+        count, size, new = would_stage(looked.found, ledger, self._settings)
         if not count:
             return Plan(None, warnings=looked.warnings)
-        window = Window(known, replace(known, generation=ledger.newest() + 1, count=known.count + count))
+        window = Window(known, replace(known, generation=ledger.newest() + 1, count=known.count + new))
         return Plan(window, (StreamPlan(self.stream, window, None, _why(count, size)),), warnings=looked.warnings)
 
     def stage(self, mark: Mark | None, lease: Lease, run: str) -> Plan:
