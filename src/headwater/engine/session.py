@@ -54,7 +54,10 @@ class SessionHolder:
     def __call__(self) -> SparkSession:
         with self._lock:
             if self._session is None:
+                found = _is_there_one()
                 self._session = start_session(self._settings, self._folder, self._jars())
+                if found:
+                    self._given = self._session  # Spark has one per process: we share it, and others go on with it
             return self._session
 
     def for_pipeline(self, name: str) -> SparkSession:
@@ -77,6 +80,15 @@ class SessionHolder:
             self._session = self._given
 
 
+def _is_there_one() -> bool:
+    """Whether somebody in this process, a notebook, has a session already."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext  # noqa: PLC0415 - an idle poll must not pay for it
+
+    return SparkContext._active_spark_context is not None  # noqa: SLF001 - PySpark offers no public question
+
+
 def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> SparkSession:
     """A session with Iceberg and the lake's catalog. Takes some ten seconds: a JVM starts."""
     find_java()
@@ -90,7 +102,7 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
 
     conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
     conf.setAll(list(session_conf(settings, folder, jars).items()))
-    if SparkContext._active_spark_context is None:  # noqa: SLF001 - PySpark offers no public question
+    if not _is_there_one():
         log = folder / ".headwater" / "spark.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as spark_log:
