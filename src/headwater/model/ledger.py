@@ -24,20 +24,14 @@ State = Literal["read", "gone", "failed", "aside"]
 
 
 @dataclass(frozen=True)
-class ObjectBookmark:
-    """What the ledger holds of one object."""
+class FailedObject:
+    """What a bookmark says from now on of an object that could not be read."""
 
     key: str  # within the source's url: the object's whole key in its bucket, or its path below the folder
-    etag: str
-    size: int  # in bytes
-    modified: dt.datetime
-    generation: int
-    state: State = "read"
-    earlier: bool = False  # rows of an earlier version of it have landed
-    tries: int = 0  # that failed, of this version
-    reason: str = ""  # why it failed
+    state: State
+    tries: int  # that failed, of this version
+    reason: str
     retry_at: dt.datetime | None = None
-    run: str = ""  # that staged it
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class Ledger(Protocol):
     def due(self, moment: dt.datetime, limit: int) -> pa.Table:
         """Failed bookmarks whose time has come."""
 
-    def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
+    def postpone(self, lease: Lease, failed: Iterable[FailedObject]) -> None:
         """Note state, reason, tries and retry_at of these, and that they may have brought rows (to one of several sinks)."""
 
     def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Counted, KeyRange, ObjectBookmark, State
+from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Counted, FailedObject, KeyRange, State
 from headwater.model.progress import Lease
 from headwater.progress.migrations import Execute, Row
 
@@ -130,7 +130,7 @@ class SqlLedger:
         )
         return _table(rows)
 
-    def postpone(self, lease: Lease, failed: Iterable[ObjectBookmark]) -> None:
+    def postpone(self, lease: Lease, failed: Iterable[FailedObject]) -> None:
         """Note state, reason, tries and retry_at of these; the rest of them stays.
 
         A sink may have their rows all the same: one that read them before they failed for the next.

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from headwater.model.errors import LeaseLost
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Counted, KeepsLedgers, LedgerForPeople, ObjectBookmark
+from headwater.model.ledger import Block, Counted, FailedObject, KeepsLedgers, LedgerForPeople, State
 from headwater.model.progress import Lease
 from headwater.model.store import Store
+from headwater.progress.ledger import bookmark_schema
 
 _NOON = dt.datetime(2026, 3, 2, 12, tzinfo=dt.UTC)
-_SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BOOKMARK_COLUMNS.items()])
 # In the order of their UTF-8 bytes.
 _KEYS = [" a", "!", "A%20b", "a", "a b", "a#?", "a'\"", "a+b", "a/b", "a0", "é", "日本", "😀"]
 
@@ -23,7 +23,7 @@ def bookmarks(keys: list[str], generation: int, **more: object) -> pa.Table:
     """Bookmarks of objects that differ only in their keys."""
     usual = {"etag": "e", "size": 1, "modified": 2, "state": "read", "earlier": False, "tries": 0, "reason": ""}
     row = {**usual, "retry_at": None, "run": "r", "generation": generation, **more}
-    return pa.Table.from_pylist([{"key": key, **row} for key in keys], schema=_SCHEMA)
+    return pa.Table.from_pylist([{"key": key, **row} for key in keys], schema=bookmark_schema())
 
 
 class LedgerContract(ABC):
@@ -183,5 +183,5 @@ class LedgerContract(ABC):
         assert list(self.ledger().blocks()) == [Block("a", b"x", 1)]
 
 
-def failed(key: str, state: str, retry_at: dt.datetime | None = None) -> ObjectBookmark:
-    return ObjectBookmark(key, "", 0, _NOON, 1, state, tries=1, reason="torn", retry_at=retry_at)  # type: ignore[arg-type]
+def failed(key: str, state: State, retry_at: dt.datetime | None = None) -> FailedObject:
+    return FailedObject(key, state, tries=1, reason="torn", retry_at=retry_at)

@@ -21,13 +21,13 @@ from headwater.sinks.iceberg.removing import (
     Search,
     find_in_table,
     removal_of,
-    unreadable,
+    stats_of,
 )
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
 from headwater.sinks.iceberg.types import arrow_type
-from headwater.sinks.iceberg.upsert import MOST_KEYS, BatchStats, Forced, TableStats, UpsertPlan, choose_upsert
+from headwater.sinks.iceberg.upsert import MOST_KEYS, BatchStats, Forced, UpsertPlan, choose_upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,13 +87,7 @@ class Merging:
         )
         self._planned = self._table.plan_files(bounds) if table_rows else []
         batch = BatchStats(self._files.rows, self._files.rows - self.rows)
-        stats = TableStats(
-            self._table.format_version,
-            table_rows,
-            len(self._planned),
-            sum(file.rows for file in self._planned),
-            unreadable(self._planned),
-        )
+        stats = stats_of(self._table.format_version, table_rows, self._planned)
         return choose_upsert(batch, stats, self._order.forced)
 
     def update(self, plan: UpsertPlan) -> Any | None:

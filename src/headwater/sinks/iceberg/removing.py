@@ -24,6 +24,7 @@ from headwater.sinks.iceberg.keyset import KeySet
 from headwater.sinks.iceberg.landing_files import LandingFiles
 from headwater.sinks.iceberg.storage import prepare_folder
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
+from headwater.sinks.iceberg.upsert import TableStats
 from headwater.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -139,7 +140,12 @@ class Delta:
             update.addDeletes(self._table.delete_file(vector, target, size, spec, file.partition()))
 
 
-def unreadable(planned: Sequence[PlannedFile]) -> str:
+def stats_of(format_version: int, rows: int, planned: Sequence[PlannedFile]) -> TableStats:
+    """What the choice of a way depends on: the table, and those of its files that may hold what is looked for."""
+    return TableStats(format_version, rows, len(planned), sum(file.rows for file in planned), _unreadable(planned))
+
+
+def _unreadable(planned: Sequence[PlannedFile]) -> str:
     """Why Arrow alone cannot tell which rows are there; empty: it can."""
     for file in planned:
         if file.format != "parquet":

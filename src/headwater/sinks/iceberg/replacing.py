@@ -21,11 +21,11 @@ from headwater.sinks.iceberg.keyscan import KeyColumn, has_column
 from headwater.sinks.iceberg.keyset import KeySet
 from headwater.sinks.iceberg.landing_files import LandingFiles
 from headwater.sinks.iceberg.merge_sql import replace_statement
-from headwater.sinks.iceberg.removing import Delta, Removal, Search, find_in_table, removal_of, unreadable
+from headwater.sinks.iceberg.removing import Delta, Removal, Search, find_in_table, removal_of, stats_of
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
-from headwater.sinks.iceberg.upsert import BatchStats, Forced, TableStats, UpsertPlan, choose_upsert
+from headwater.sinks.iceberg.upsert import BatchStats, Forced, UpsertPlan, choose_upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,13 +113,7 @@ class Replacing:
             found = self._table.plan_files_with(self._column.name, *self._bounds)
             self._check_named(found)
             self._planned = [file for file in found if self._may_hold(file)]
-        stats = TableStats(
-            self._table.format_version,
-            table_rows,
-            len(self._planned),
-            sum(file.rows for file in self._planned),
-            unreadable(self._planned),
-        )
+        stats = stats_of(self._table.format_version, table_rows, self._planned)
         return choose_upsert(BatchStats(len(self._order.earlier), named_by="objects"), stats, self._order.forced)
 
     def update(self, plan: UpsertPlan) -> Any | None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from headwater.model.errors import InputError, SourceUnreachable
 from headwater.sources.objects.columns import integers, listing_page
 from headwater.sources.objects.container import ObjectChanged, ObjectGone, ObjectRefused, ObjectVersion
-from headwater.sources.objects.obstore_client import RETRY, cause_of, client_options, status_of
+from headwater.sources.objects.obstore_client import RETRY, cause_of, client_options, get, status_of
 from headwater.sources.objects.s3_requests import Refusal
 from headwater.sources.objects.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from obstore import GetOptions, ObjectMeta
+    from obstore import ObjectMeta
     from obstore.store import AzureStore, GCSStore
 
 _GONE = ("NoSuchKey", "BlobNotFound")
@@ -92,11 +92,8 @@ class CloudBucket:
     def _read(self, version: ObjectVersion, part: tuple[int, int] | None) -> bytes:
         from obstore.exceptions import BaseError  # noqa: PLC0415
 
-        options: GetOptions = {"if_match": f'"{version.etag}"'}
-        if part is not None:
-            options["range"] = part
         try:
-            return self._store.get(version.key, options=options).bytes().to_bytes()
+            return get(self._store, version, part)
         except (BaseError, OSError) as error:
             raise self._told(version, str(error)) from None
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headwater.model.ledger import Block, KeyRange, Ledger
 from headwater.sources.objects.container import ObjectVersion
-from headwater.sources.objects.slabs import LISTING, Slab, slabs
+from headwater.sources.objects.slabs import LISTING, Slab, flat, slabs
 
 BLOCK = 512  # keys; one that has grown to twice as many is cut
 PART = 16  # keys with a digest of their own within a block, behind the digest of the whole
@@ -175,17 +175,13 @@ def _compared(suspects: _Suspects, ledger: Ledger) -> Iterator[Difference]:
 def _compare(rows: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     """What is new or has changed among listed rows, and whose bookmarks have no row."""
     # Beside each object that was listed, what its bookmark says; NULLs where it has none.
-    found = known.take(pc.index_in(_flat(rows["key"]), value_set=_flat(known["key"])))
+    found = known.take(pc.index_in(flat(rows["key"]), value_set=flat(known["key"])))
     same = pc.not_equal(found["state"], "gone")
     for name in ("etag", "size", "modified"):
         same = pc.and_(same, pc.equal(rows[name], found[name]))
     for name in ("state", "earlier", "generation"):
         rows = rows.append_column(CHANGED.field(name), found[name])
-    there = pc.is_in(known["key"], value_set=_flat(rows["key"]))
+    there = pc.is_in(known["key"], value_set=flat(rows["key"]))
     gone = known.filter(pc.and_(pc.invert(there), pc.not_equal(known["state"], "gone")))
     changed = rows.filter(pc.invert(pc.fill_null(same, fill_value=False)))
     return changed, gone
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -7,8 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwater.sources.objects.container import ObjectVersion
+
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore import GetOptions
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 25.0  # without a single byte
@@ -34,6 +37,14 @@ def client_options(*, allow_http: bool, ca_bundle: str | None = None) -> ClientC
     if ca_bundle:
         options["root_certificate"] = Path(ca_bundle).read_bytes()
     return options
+
+
+def get(store: ObjectStore, version: ObjectVersion, part: tuple[int, int] | None) -> bytes:
+    """The object, or a part of it, if it still is the version. Raises obstore's own errors."""
+    options: GetOptions = {"if_match": f'"{version.etag}"'}
+    if part is not None:
+        options["range"] = part
+    return store.get(version.key, options=options).bytes().to_bytes()
 
 
 def status_of(error: str) -> int | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.sources.objects.container import ObjectVersion
-from headwater.sources.objects.obstore_client import RETRY, cause_of, client_options, status_of
+from headwater.sources.objects.obstore_client import RETRY, cause_of, client_options, get, status_of
 from headwater.sources.objects.s3_access import S3Access
 from headwater.sources.objects.s3_requests import Refusal, no_answer
-
-if TYPE_CHECKING:
-    from obstore import GetOptions
 
 
 class S3Reader:
@@ -38,11 +35,8 @@ class S3Reader:
         """The object, or a part of it, if it still is the version. Raises Refusal, SourceUnreachable."""
         from obstore.exceptions import BaseError  # noqa: PLC0415
 
-        options: GetOptions = {"if_match": f'"{version.etag}"'}
-        if part is not None:
-            options["range"] = part
         try:
-            return self._store.get(version.key, options=options).bytes().to_bytes()
+            return get(self._store, version, part)
         except (BaseError, OSError) as error:
             raise self._told(str(error)) from None
 

@@ -62,7 +62,7 @@ class _Texts:
     """The bytes of a column, and where each text begins in them."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
-        array = _flat(column)
+        array = flat(column)
         _, offsets, content = array.buffers()
         self._edges = (
             np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4) if offsets else np.zeros(1, np.int32)
@@ -79,12 +79,13 @@ class _Texts:
 
 def _numbers(column: pa.ChunkedArray) -> Numbers:
     """By hand: Arrow's own way imports pandas, which takes longer than a look at thousands of objects."""
-    array = _flat(column)
+    array = flat(column)
     held = array.buffers()[1]
     return np.frombuffer(held, np.int64, len(array), array.offset * 8) if held else np.empty(0, np.int64)
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headwater.config.objects_source import ObjectsSource
 from headwater.model.errors import BadPosition, SourceChanged
-from headwater.model.ledger import Ledger, ObjectBookmark
+from headwater.model.ledger import FailedObject, Ledger
 from headwater.model.marks import Mark, ObjectsMark
 from headwater.model.progress import Lease
 from headwater.model.rejects import Reject
@@ -125,26 +125,16 @@ class WatchedObjects:
         pages = list(self._ledger().window(start.generation, end.generation))
         yield [window_rows(pages, self._settings, self._container, (start, end), self.stream)]
 
-    def postpone(self, window: Window, parts: Sequence[Reject], lease: Lease) -> None:
+    def postpone(self, window: Window, parts: Sequence[Reject], lease: Lease) -> None:  # noqa: ARG002 - a promise
         """Objects that could not be read: to be tried again, or set aside after the last try."""
-        failed = []
-        for part in parts:
-            tries = int(part.more["tries"]) + 1
-            wait = min(self._settings.retry_after * 2 ** min(tries - 1, 30), _LONGEST_WAIT)
-            failed.append(
-                ObjectBookmark(
-                    part.part,
-                    "",
-                    0,
-                    dt.datetime.now(dt.UTC),
-                    self._known(window.end).generation,
-                    "failed" if part.again else "aside",
-                    tries=tries,
-                    reason=part.reason,
-                    retry_at=dt.datetime.now(dt.UTC) + wait if part.again else None,
-                )
-            )
-        self._ledger().postpone(lease, failed)
+        self._ledger().postpone(lease, [self._failed(part) for part in parts])
+
+    def _failed(self, part: Reject) -> FailedObject:
+        tries = int(part.more["tries"]) + 1
+        if not part.again:
+            return FailedObject(part.part, "aside", tries, part.reason)
+        wait = min(self._settings.retry_after * 2 ** min(tries - 1, 30), _LONGEST_WAIT)
+        return FailedObject(part.part, "failed", tries, part.reason, dt.datetime.now(dt.UTC) + wait)
 
     def bring_again(self, parts: Sequence[Reject], lease: Lease) -> int:
         """Objects that were set aside and are still as they were then."""

@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.config.objects_source import ObjectsSource
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Ledger
+from headwater.model.ledger import Block, Ledger
 from headwater.model.marks import ObjectsMark
 from headwater.model.progress import Lease
+from headwater.progress.ledger import bookmark_schema
 from headwater.sources.objects.comparing import Difference
+from headwater.sources.objects.slabs import flat
 
 _WRITTEN_AT_ONCE = 20_000  # bookmarks in one transaction
 _RETRIES_AT_ONCE = 10_000
-BOOKMARKS = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BOOKMARK_COLUMNS.items()])
+BOOKMARKS = bookmark_schema()
 
 
 @dataclass
@@ -105,7 +107,7 @@ def bookmarks_of(
     if changed.num_rows:
         columns = {
             **{name: changed[name] for name in ("key", "etag", "size", "modified")},
-            "generation": numbering.number(_flat(changed["size"])),
+            "generation": numbering.number(flat(changed["size"])),
             "earlier": _landed_before(changed, landed),
         }
         yield _table(columns, "read", run)
@@ -126,7 +128,7 @@ def bookmarks_of(
 def _again(due: pa.Table, numbering: Numbering, run: str) -> pa.Table:
     """Failed objects, to be read once more; how often they were tried stays with them."""
     columns = {name: due[name] for name in ("key", "etag", "size", "modified", "earlier", "tries", "reason")}
-    return _table({**columns, "generation": numbering.number(_flat(due["size"]))}, "read", run)
+    return _table({**columns, "generation": numbering.number(flat(due["size"]))}, "read", run)
 
 
 def _landed_before(bookmarks: pa.Table, landed: int) -> pa.ChunkedArray:
@@ -143,7 +145,3 @@ def _table(columns: dict[str, pa.ChunkedArray | pa.Array], state: str, run: str)
             kind = BOOKMARKS.field(name).type
             columns[name] = pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
     return pa.table({name: columns[name] for name in BOOKMARKS.names}, schema=BOOKMARKS)
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
