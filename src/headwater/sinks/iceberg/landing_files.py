@@ -74,7 +74,7 @@ class LandingFiles:
     def data_files(self) -> list[Any]:
         """The files as Iceberg's values; made once, used by every try to publish."""
         if self._data_files is None:
-            self._data_files = [self._table.data_file(file, self.spec) for file in self.written or ()]
+            self._data_files = self._table.data_files(self.written or (), self.spec)
         return self._data_files
 
     def discard(self) -> None:

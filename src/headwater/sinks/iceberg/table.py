@@ -159,23 +159,28 @@ class LakeTable:
             update.appendFile(file)
         return update
 
-    def data_file(self, written: WrittenFile, spec: Any) -> Any:
-        """A file that was written, as Iceberg's value with its metrics."""
-        source = self.java.io().newInputFile(written.location)
-        config = self._iceberg.MetricsConfig.forTable(self.java)
-        metrics = self._iceberg.parquet.ParquetUtil.fileMetrics(source, config)
-        described = {
-            "spec-id": int(spec.specId()),
-            "content": "data",
-            "file-path": written.location,
-            "file-format": "parquet",
-            "partition": list(written.partition),
-            "file-size-in-bytes": written.size,
-            "record-count": written.rows,
-        }
-        node = self._iceberg.util.JsonUtil.mapper().readTree(json.dumps(described))
-        file = self._iceberg.ContentFileParser.fromJson(node, spec)
-        return self._iceberg.DataFiles.builder(spec).copy(file).withMetrics(metrics).build()
+    def data_files(self, written: Sequence[WrittenFile], spec: Any) -> list[Any]:
+        """Files that were written, as Iceberg's values with their metrics."""
+        # Every dot is a question to the JVM: what all files share is asked for once.
+        io, config = self.java.io(), self._iceberg.MetricsConfig.forTable(self.java)
+        util, parser, files = self._iceberg.parquet.ParquetUtil, self._iceberg.ContentFileParser, self._iceberg.DataFiles
+        mapper, spec_id = self._iceberg.util.JsonUtil.mapper(), int(spec.specId())
+
+        def made(one: WrittenFile) -> Any:
+            described = {
+                "spec-id": spec_id,
+                "content": "data",
+                "file-path": one.location,
+                "file-format": "parquet",
+                "partition": list(one.partition),
+                "file-size-in-bytes": one.size,
+                "record-count": one.rows,
+            }
+            file = parser.fromJson(mapper.readTree(json.dumps(described)), spec)
+            metrics = util.fileMetrics(io.newInputFile(one.location), config)
+            return files.builder(spec).copy(file).withMetrics(metrics).build()
+
+        return [made(one) for one in written]
 
     def delete_file(self, vector: Vector, location: str, size: int, spec: Any, partition: Any) -> Any:
         """A deletion vector as Iceberg's value."""

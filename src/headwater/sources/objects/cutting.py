@@ -14,6 +14,7 @@ pieces gives a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -36,6 +37,7 @@ from headwater.sources.objects.splits import ObjectsSplit
 _SCHEMA = pa.schema([(name, BOOKMARK_COLUMNS[name]) for name in COLUMNS])
 _OPENING = 4_096  # bytes that an object costs beside its own: to find it and to open it
 _EVEN = 4  # splits are a multiple of it, so that two or four cores finish together
+_LEAST = 8 << 20  # bytes that are worth a task
 _HEAD = 1 << 20  # bytes that a look at an object's beginning takes
 _SMALL = 8 << 20  # bytes of a split up to which its rows are estimated: only small windows want to know
 _BYTES_PER_ROW = {"json": 50, "csv": 25, "text": 25, "avro": 20, "parquet": 4}
@@ -49,11 +51,17 @@ def cut(
     found = [page.select(list(COLUMNS)).cast(_SCHEMA) for page in pages]
     objects = pa.concat_tables(found).combine_chunks() if found else _SCHEMA.empty_table()
     sizes = objects["size"].to_numpy()
-    large = np.flatnonzero(sizes > settings.split_bytes)
+    reading = replace(reading, split_bytes=_split_bytes(int(sizes.sum()) + _OPENING * len(sizes), settings))
+    large = np.flatnonzero(sizes > reading.split_bytes)
     pieces = {int(place): _pieces(objects.slice(place, 1), container, reading) for place in large}
     whole = objects.take(np.setdiff1d(np.arange(len(objects)), [place for place, cut in pieces.items() if cut]))
-    splits = [_split(part, container, reading) for part in together(whole, settings.split_bytes)]
+    splits = [_split(part, container, reading) for part in together(whole, reading.split_bytes)]
     return (*splits, *(split for found in pieces.values() for split in found))
+
+
+def _split_bytes(size: int, settings: ObjectsSource) -> int:
+    """A window that one or two tasks could read is cut smaller, so that every core has a part of it."""
+    return min(settings.split_bytes, max(-(-size // _EVEN), _LEAST))
 
 
 def together(objects: pa.Table, split_bytes: int) -> list[pa.Table]:

@@ -35,7 +35,7 @@ class Reading:
     csv: CsvSettings = field(default_factory=CsvSettings)
     compression: str = "auto"
     tries: int = 1  # how often an object is tried before it is set aside
-    split_bytes: int = 32_000_000
+    split_bytes: int = 128_000_000
 
     @property
     def schema(self) -> pa.Schema:

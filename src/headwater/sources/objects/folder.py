@@ -80,10 +80,12 @@ class Folder:
 
     def fetch_range(self, version: ObjectVersion, start: int, end: int) -> bytes:
         try:
-            with open(self._file(version.key), "rb", buffering=0) as file:  # noqa: PTH123 - no Path per object
-                self._check(version, file.fileno())
-                content = _read(file.fileno(), start, min(end, version.size))
-                self._check(version, file.fileno())  # it may have been written to while we read
+            file = os.open(self._file(version.key), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                content = _read(file, start, min(end, version.size))
+                found = os.fstat(file)  # afterwards: it may have been written to while we read
+            finally:
+                os.close(file)
         except OSError as error:
             if error.errno in _NOT_THERE:
                 self._look_at_the_folder()
@@ -91,14 +93,12 @@ class Folder:
             if error.errno in _OF_ONE_FILE:
                 raise ObjectRefused(f"{self.url(version.key)}: {error.strerror}") from error
             raise self._unreadable(error) from error
+        if etag(found) != version.etag:
+            raise ObjectChanged(f"{self.url(version.key)} was changed since it was listed")
         return content
 
     def _file(self, key: str) -> str:
         return f"{self.path}/{key}"
-
-    def _check(self, version: ObjectVersion, file: int) -> None:
-        if etag(os.fstat(file)) != version.etag:
-            raise ObjectChanged(f"{self.url(version.key)} was changed since it was listed")
 
     def _look_at_the_folder(self) -> None:
         """Tell a folder that is not there (a disk that is not mounted) from an empty one."""

@@ -43,22 +43,22 @@ def walk(root: str, selection: Selection, start_after: str) -> Iterator[tuple[st
         raise _unreadable(error) from error
     while levels:
         level = levels[-1]
-        name = next(level.names, None)
-        if name is None:
+        for name in level.names:
+            key = level.key + name
+            try:
+                if name[-1] == "/":
+                    if selection.enters(key) and (key > start_after or start_after.startswith(key)):
+                        _descend(levels, key)
+                        break
+                elif key > start_after:
+                    found = os.stat(level.path + name)  # noqa: PTH116 - no Path per file
+                    if stat.S_ISREG(found.st_mode):
+                        yield key, found
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise _unreadable(error) from error
+        else:
             levels.pop()
-            continue
-        key = level.key + name
-        try:
-            if name[-1] == "/":
-                if selection.enters(key) and (key > start_after or start_after.startswith(key)):
-                    _descend(levels, key)
-            elif key > start_after:
-                found = os.stat(level.path + name)  # noqa: PTH116 - no Path per file
-                if stat.S_ISREG(found.st_mode):
-                    yield key, found
-        except OSError as error:
-            if error.errno not in _NOT_THERE:
-                raise _unreadable(error) from error
 
 
 def _descend(levels: list[_Level], key: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ class NextWindow:
     end: ObjectsMark
     objects: int
     size: int  # in bytes
+    pages: Sequence[pa.Table]  # its bookmarks
 
 
 def found(container: Container, ledger: Ledger, settings: ObjectsSource) -> Iterator[Difference]:
@@ -73,7 +74,7 @@ def next_window(
     count = mark.count + (pc.sum(new).as_py() or 0) - (queued.num_rows - read.num_rows)
     columns = mark.columns if settings.schema else _columns_after(mark, read, settings, container)
     end = replace(mark, generation=generation, count=max(count, 0), columns=columns)
-    return NextWindow(end, queued.num_rows, pc.sum(read["size"]).as_py() or 0)
+    return NextWindow(end, queued.num_rows, pc.sum(read["size"]).as_py() or 0, pages)
 
 
 def _columns_after(

@@ -43,6 +43,7 @@ class WatchedObjects:
     ) -> None:
         self._settings, self._container, self._ledger = settings, container, ledger
         self._listening = listening
+        self._planned: tuple[Window, Sequence[pa.Table]] | None = None  # bookmarks that planning has seen, for one read
 
     @property
     def address(self) -> str:
@@ -111,6 +112,7 @@ class WatchedObjects:
         if not found:
             return self._next(replace(known, generation=generation), ledger)
         window = Window(known, found.end)
+        self._planned = (window, found.pages)
         streams = (StreamPlan(self.stream, window, None, _why(found.objects, found.size)),)
         return Plan(window, streams, more=ledger.waiting(generation) is not None)
 
@@ -122,7 +124,11 @@ class WatchedObjects:
         if start.generation == end.generation:
             yield []  # only the feed has moved
             return
-        pages = list(self._ledger().window(start.generation, end.generation))
+        planned, self._planned = self._planned, None
+        if planned and planned[0] == window:
+            pages = planned[1]
+        else:
+            pages = list(self._ledger().window(start.generation, end.generation))
         yield [window_rows(pages, self._settings, self._container, (start, end), self.stream)]
 
     def postpone(self, window: Window, parts: Sequence[Reject], lease: Lease) -> None:  # noqa: ARG002 - a promise
