@@ -163,7 +163,11 @@ class LakeTable:
         """Files that were written, as Iceberg's values with their metrics."""
         # Every dot is a question to the JVM: what all files share is asked for once.
         io, config = self.java.io(), self._iceberg.MetricsConfig.forTable(self.java)
-        util, parser, files = self._iceberg.parquet.ParquetUtil, self._iceberg.ContentFileParser, self._iceberg.DataFiles
+        util, parser, files = (
+            self._iceberg.parquet.ParquetUtil,
+            self._iceberg.ContentFileParser,
+            self._iceberg.DataFiles,
+        )
         mapper, spec_id = self._iceberg.util.JsonUtil.mapper(), int(spec.specId())
 
         def made(one: WrittenFile) -> Any:
