@@ -37,8 +37,10 @@ class IcebergSink(Settings):
     table: str = Field(examples=["lake.cms.content"])
     """`lake.namespace.name`. `{schema}` and `{table}` stand for the parts of a stream's name (`sales.orders`),
     `{stream}` for its last part. Two streams never share a table: write `{schema}_{table}` where names repeat."""
-    mode: Literal["append", "merge", "replace", "replace_object"] = "append"
-    """append: add every row read. merge: one row per key, the newest read wins. replace: the window is the table. replace_object: an object that is read again replaces the rows it brought before; for the objects source, with url among its metadata."""
+    mode: Literal["append", "merge", "replace", "replace_object", "changes", "history"] = "append"
+    """append: add every row read. merge: one row per key, the newest read wins. replace: the window is the table. replace_object: an object that is read again replaces the rows it brought before; for the objects source, with url among its metadata. For change capture: changes keeps every event, merge the current state, history every version of every row."""
+    deletes: Literal["remove", "mark"] = "remove"
+    """For merge of changes: what becomes of rows that the source deleted. mark: they stay, with `_is_deleted` true."""
     key: list[str] | None = Field(default=None, min_length=1)
     """The columns that name a row; by default the source's primary key. Needed for merge."""
     partition_by: list[str] = []

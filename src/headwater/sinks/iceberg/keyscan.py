@@ -39,22 +39,24 @@ class ScanUnit:
 
 def read_keys(locations: Sequence[str], key: Sequence[KeyColumn]) -> KeySet:
     """The keys of files that were just written."""
-    tables = [table for location in locations for _, table in _groups(ScanUnit(location), key, None)]
+    tables = [table for location in locations for _, table in read_groups(ScanUnit(location), key, None)]
     whole = pa.concat_tables(tables)
     return KeySet([whole.column(n) for n in range(len(key))])
 
 
 def find_rows(unit: ScanUnit, key: Sequence[KeyColumn], keys: KeySet) -> npt.NDArray[np.int64]:
     """The positions in the file of the rows whose key is in the set, ascending."""
-    found = [first + keys.find([table.column(n) for n in range(len(key))]) for first, table in _groups(unit, key, keys)]
+    found = [
+        first + keys.find([table.column(n) for n in range(len(key))]) for first, table in read_groups(unit, key, keys)
+    ]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
-def _groups(unit: ScanUnit, key: Sequence[KeyColumn], keys: KeySet | None) -> Iterator[tuple[int, pa.Table]]:
+def read_groups(unit: ScanUnit, key: Sequence[KeyColumn], keys: KeySet | None) -> Iterator[tuple[int, pa.Table]]:
     """The row groups to look at: the position of the first row, and the key columns."""
     filesystem, path = resolve(unit.location)
     with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as file:
-        places = [_place(file.schema_arrow, column) for column in key]
+        places = [place_of(file.schema_arrow, column) for column in key]
         if None in places:
             return  # written before the column was there: every key in it is NULL
         names = [file.schema_arrow.field(place).name for place in places if place is not None]
@@ -74,7 +76,7 @@ def has_column(location: str, column: KeyColumn) -> bool:
     """Whether a file was written when the table had the column."""
     filesystem, path = resolve(location)
     with filesystem.open_input_file(path) as source, pq.ParquetFile(source) as file:
-        return _place(file.schema_arrow, column) is not None
+        return place_of(file.schema_arrow, column) is not None
 
 
 def _has_dictionary(file: pq.FileMetaData, names: Sequence[str], key: Sequence[KeyColumn]) -> bool:
@@ -85,7 +87,7 @@ def _has_dictionary(file: pq.FileMetaData, names: Sequence[str], key: Sequence[K
     return any(column.has_dictionary_page for column in columns if column.path_in_schema == names[0])
 
 
-def _place(schema: pa.Schema, column: KeyColumn) -> int | None:
+def place_of(schema: pa.Schema, column: KeyColumn) -> int | None:
     ids = [(field.metadata or {}).get(FIELD_ID) for field in schema]
     if any(number is not None for number in ids):
         wanted = str(column.id).encode()

@@ -36,6 +36,11 @@ class LandingFiles:
         self._data_files: list[Any] | None = None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the window brings nothing that could change the table."""
+        return not self.written
+
+    @property
     def rows(self) -> int:
         return sum(file.rows for file in self.written or ())
 

@@ -14,6 +14,9 @@ from headwater.model.errors import PublishConflict, SinkUnreachable
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.ancestry import Ancestry, Stamped, already_landed, check_epoch
+from headwater.sinks.iceberg.changes.applying import ApplyingChanges, ChangesOrder
+from headwater.sinks.iceberg.changes.shapes import ShapedChanges
+from headwater.sinks.iceberg.changes.writing import ChangeFiles
 from headwater.sinks.iceberg.evolution import plan_evolution
 from headwater.sinks.iceberg.java_errors import HeadMoved, reaching
 from headwater.sinks.iceberg.landing_files import LandingFiles
@@ -36,6 +39,8 @@ from headwater.sinks.tally import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Upsert = Merging | Replacing | ApplyingChanges
 
 _TRIES = 5
 
@@ -85,9 +90,10 @@ class OneLanding:
         self._settings, self._label, self._attempt, self._rows = settings, label, attempt, rows
         self._key, self._part, self._known, self._table = key, part, known, known.table
         self._landing = landing_id(attempt.pipeline, label, rows.stream, attempt.window.id)
-        self._files = LandingFiles(self._table, self._landing, attempt.run)
+        files = ChangeFiles if isinstance(rows, ShapedChanges) else LandingFiles
+        self._files = files(self._table, self._landing, attempt.run)
         self._tally = Tally(attempt.progress)
-        self._upsert: Merging | Replacing | None = None
+        self._upsert: Upsert | None = None
 
     def run(self) -> Stamped:
         """Return when the window is behind main's head. Nothing of ours is left when it fails."""
@@ -146,9 +152,11 @@ class OneLanding:
                 check_column(self._table, self._part)
             if not (self._part and brings_no_row(self._rows)):  # objects that are gone do not say what the columns are
                 self._evolve()
-            key = (self._part,) if self._part else self._key if self._settings.mode == "merge" else ()
-            aside = RowsAside.of(self._label, self._rows, self._attempt, self._part)
-            self._files.write(self._known.spark, self._rows, key, self._tally, aside)
+            key = (self._part,) if self._part else self._key if self._upserts else ()
+            if isinstance(self._rows, ShapedChanges) and isinstance(self._files, ChangeFiles):
+                self._files.write_changes(self._known.spark, self._rows, key, self._tally, self._aside)
+            else:
+                self._files.write(self._known.spark, self._rows, key, self._tally, self._aside)
             self._files.check_keys(self._rows.stream, self._settings.mode)
             self._table.refresh()
         return self._look()
@@ -160,13 +168,23 @@ class OneLanding:
             self._attempt.clear_to_publish()
             self._table.evolve(evolution)
 
+    @property
+    def _aside(self) -> RowsAside:
+        rows = self._rows.changes if isinstance(self._rows, ShapedChanges) else self._rows
+        return RowsAside.of(self._label, rows, self._attempt, self._part)
+
+    @property
+    def _upserts(self) -> bool:
+        """Whether rows of the table are replaced by key."""
+        return isinstance(self._rows, ShapedChanges) or self._settings.mode == "merge"
+
     def _publish(self) -> Stamped:
         base = self._table.head
-        if not self._files.written and self._settings.mode not in {"replace", "replace_object"}:
+        if self._files.is_empty and self._settings.mode not in {"replace", "replace_object"}:
             return self._nothing(base)
         with reaching(self._table.name):
             branches = stale_branches(self._table, self._branch_prefix)
-        if self._settings.mode in {"merge", "replace_object"}:
+        if self._upserts or self._settings.mode == "replace_object":
             return self._publish_upsert(base, branches)
         with reaching(self._table.name):
             update = self._append() if self._settings.mode == "append" else self._replace()
@@ -196,10 +214,18 @@ class OneLanding:
             return self._nothing(base)
         stamp = self._stamp(upsert.rows, plan.kind, plan.why, upsert.removed)
         self._files.published = (*self._files.locations, *upsert.vector_files)
-        return Stamped(publish_update(self._table, self._attempt, base, update, stamp=stamp, drop=branches), stamp)
+        properties = upsert.properties if isinstance(upsert, ApplyingChanges) else None
+        number = publish_update(
+            self._table, self._attempt, base, update, stamp=stamp, drop=branches, properties=properties
+        )
+        return Stamped(number, stamp)
 
-    def _made_upsert(self) -> Merging | Replacing:
+    def _made_upsert(self) -> Upsert:
         rows, forced = self._rows, self._settings.upsert
+        if isinstance(rows, ShapedChanges) and isinstance(self._files, ChangeFiles):
+            columns = tuple(rows.changes.table_columns)
+            changes = ChangesOrder(rows.stream, self._key, columns, rows.shape, forced, self._aside)
+            return ApplyingChanges(self._known.spark, self._table, self._files, changes)
         if self._part:
             objects = ReplaceOrder(rows.stream, self._part, earlier_parts(rows, self._attempt), forced)
             return Replacing(self._known.spark, self._table, self._files, objects)
@@ -208,7 +234,7 @@ class OneLanding:
         return Merging(self._known.spark, self._table, self._files, order)
 
     def _publish_spark_merge(
-        self, base: int | None, branches: Sequence[str], upsert: Merging | Replacing, plan: UpsertPlan
+        self, base: int | None, branches: Sequence[str], upsert: Upsert, plan: UpsertPlan
     ) -> Stamped:
         branch = f"{self._branch_prefix}{uuid.uuid4().hex[:12]}"
         stamp = self._stamp(upsert.rows, plan.kind, plan.why)

@@ -7,7 +7,7 @@ the catalog accepts it only if the table is exactly as it was when the head was 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwater.model.sink import Attempt
@@ -25,16 +25,26 @@ class OutcomeUnknown(Exception):
 
 
 def publish_update(
-    table: LakeTable, attempt: Attempt, base: int | None, update: Any, *, stamp: Stamp, drop: Sequence[str]
+    table: LakeTable,
+    attempt: Attempt,
+    base: int | None,
+    update: Any,
+    *,
+    stamp: Stamp,
+    drop: Sequence[str],
+    properties: Mapping[str, str] | None = None,
 ) -> int:
-    """Publish what an Iceberg update (append, row delta, overwrite) makes of the head `base`, and drop branches. Raises HeadMoved."""
+    """Publish what an Iceberg update (append, row delta, overwrite) makes of the head `base`, and drop branches.
+
+    Properties of the table change in the same step. Raises HeadMoved.
+    """
     with reaching(table.name, stale=_STALE):
         for name, value in stamp.properties().items():
             update.set(name, value)
         snapshot = update.apply()
         metadata = table.metadata  # the one that `apply` built upon
     try:
-        return _move_head(table, attempt, metadata, base, snapshot, drop=drop)
+        return _move_head(table, attempt, metadata, base, snapshot, drop=drop, properties=properties)
     except OutcomeUnknown:
         raise
     except Exception:
@@ -52,7 +62,14 @@ def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch:
 
 
 def _move_head(
-    table: LakeTable, attempt: Attempt, metadata: Any, base: int | None, snapshot: Any, *, drop: Sequence[str]
+    table: LakeTable,
+    attempt: Attempt,
+    metadata: Any,
+    base: int | None,
+    snapshot: Any,
+    *,
+    drop: Sequence[str],
+    properties: Mapping[str, str] | None = None,
 ) -> int:
     """`snapshot` is Iceberg's value of a new one, or the number of one that the table has."""
     current = metadata.currentSnapshot()
@@ -63,6 +80,11 @@ def _move_head(
     builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
     for branch in drop:
         builder = builder.removeRef(branch)
+    if properties:
+        changed = table.jvm.java.util.HashMap()
+        for name, value in properties.items():
+            changed.put(name, value)
+        builder = builder.setProperties(changed)
     number = snapshot if isinstance(snapshot, int) else int(snapshot.snapshotId())
     _swap(table, metadata, builder, number)
     return number

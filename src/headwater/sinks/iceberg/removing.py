@@ -82,8 +82,13 @@ def find_in_table(spark: SparkSession, planned: Sequence[PlannedFile], search: S
     return {location: np.concatenate(parts) for location, parts in hits.items()}
 
 
-def removal_of(planned: Sequence[PlannedFile], hits: Mapping[str, Positions]) -> Removal:
-    """What taking away these rows comes to, beside what was deleted before."""
+def removal_of(
+    planned: Sequence[PlannedFile], hits: Mapping[str, Positions], drop: frozenset[str] | None = None
+) -> Removal:
+    """What taking away these rows comes to, beside what was deleted before.
+
+    Of the files of which nothing is left only those in `drop` go, if that is said: others are still looked into.
+    """
     rows, vectors, files = 0, {}, set()
     for file in planned:
         if file.location not in hits:
@@ -92,7 +97,7 @@ def removal_of(planned: Sequence[PlannedFile], hits: Mapping[str, Positions]) ->
         before = _deleted(file)
         gone |= before
         rows += len(gone) - len(before)
-        if len(gone) == file.rows:
+        if len(gone) == file.rows and (drop is None or file.location in drop):
             files.add(file.location)
         elif len(gone) > len(before):
             vectors[file.location] = gone

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.changes import ChangeRows
 from headwater.model.errors import InputError, UnknownName
 from headwater.model.landing import Landing
 from headwater.model.marks import StreamsMark
@@ -22,6 +23,7 @@ from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.ancestry import Stamped, already_landed
 from headwater.sinks.iceberg.catalog import OWNER_PROPERTY, create_table, find_table
+from headwater.sinks.iceberg.changes.shapes import Shape, ShapedChanges
 from headwater.sinks.iceberg.java_errors import reaching
 from headwater.sinks.iceberg.naming import TableName, check_apart, shared_table, table_for
 from headwater.sinks.iceberg.one_landing import KnownTable, OneLanding
@@ -56,6 +58,7 @@ class IcebergSink:
         began = time.monotonic()
         name = self._name(attempt, rows.stream)
         key = self._key(name, rows)
+        rows = self._shaped(rows, key)
         part = part_column(rows, f"{rows.stream} → {name}") if self._settings.mode == "replace_object" else ""
         spark = attempt.spark()
         with reaching(name):
@@ -85,9 +88,16 @@ class IcebergSink:
 
     def _key(self, name: TableName, rows: Rows) -> tuple[str, ...]:
         key = tuple(self._settings.key or rows.key)
-        if self._settings.mode == "merge":
+        if self._settings.mode in {"merge", "history"}:
             check_key(key, rows.schema, f"{rows.stream} → {name}")
         return tuple(column for column in key if column in rows.schema.names)
+
+    def _shaped(self, rows: Rows, key: tuple[str, ...]) -> Rows:
+        """Changes as rows of the table that this mode makes of them."""
+        if not isinstance(rows, ChangeRows) or self._settings.mode not in {"merge", "history"}:
+            return rows
+        shape = Shape(self._settings.mode, marks_deletes=self._settings.deletes == "mark")
+        return ShapedChanges(rows, shape.schema(rows, key), key, shape)
 
     def _find(self, spark: SparkSession, name: TableName) -> KnownTable | None:
         known = self._tables.get(name)

@@ -121,9 +121,11 @@ class LakeTable:
         text = json.dumps({"type": "struct", "schema-id": 0, "fields": [{**field, "id": 1 << 29}]})
         return self._iceberg.SchemaParser.fromJson(text).columns().get(0).type()
 
-    def plan_files(self, bounds: Mapping[str, tuple[object, object]]) -> list[PlannedFile]:
-        """The files of the head that may hold rows within the bounds, column by column."""
+    def plan_files(self, bounds: Mapping[str, tuple[object, object]], known_of: str = "") -> list[PlannedFile]:
+        """The files of the head that may hold rows within the bounds, column by column; with what is known of a column."""
         scan = self.java.newScan()
+        if known_of:
+            scan = scan.includeColumnStats(self._names(known_of))
         for column, (low, high) in bounds.items():
             for bound in self._between(column, low, high):
                 scan = scan.filter(bound)
@@ -135,9 +137,12 @@ class LakeTable:
         at_least, at_most = self._between(column, low, high)
         within = getattr(expressions, "and")(at_least, at_most)
         scan = self.java.newScan().filter(getattr(expressions, "or")(expressions.isNull(column), within))
+        return self._planned(scan.includeColumnStats(self._names(column)))
+
+    def _names(self, column: str) -> Any:
         names = self.jvm.java.util.ArrayList()
         names.add(column)
-        return self._planned(scan.includeColumnStats(names))
+        return names
 
     def _between(self, column: str, low: object, high: object) -> tuple[Any, Any]:
         expressions = self._iceberg.expressions.Expressions

@@ -1,0 +1,1 @@
+"""Changes become tables: the current state, or the history of every row."""

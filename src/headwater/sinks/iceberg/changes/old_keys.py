@@ -1,0 +1,40 @@
+"""Former keys, which events bring as JSON, in the types of the key's columns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.sinks.iceberg.keyset import plain
+
+
+def old_key_values(keys: Sequence[Sequence[Any]], types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Column by column, as `plain` arrays."""
+    return [
+        plain(pa.array([_value(key[place], kind) for key in keys], _storage(kind))) for place, kind in enumerate(types)
+    ]
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - one line per type is the clearest form
+    if isinstance(kind, pa.BaseExtensionType):
+        return uuid.UUID(value).bytes if isinstance(value, str) else value
+    if pa.types.is_decimal(kind):
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+    if pa.types.is_date(kind) and isinstance(value, str):
+        return dt.date.fromisoformat(value)
+    if pa.types.is_timestamp(kind) and isinstance(value, str):
+        return dt.datetime.fromisoformat(value)
+    if pa.types.is_string(kind):
+        return value if isinstance(value, str) else str(value)
+    if pa.types.is_binary(kind):
+        return value.encode() if isinstance(value, str) else value
+    return value
