@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli import bookmarks, rejects
+from headwater.cli import bookmarks, connect, connect_template, rejects
 from headwater.cli.command import with_common_flags
 from headwater.cli.doctor import doctor
 from headwater.cli.jars import jars
@@ -77,11 +77,14 @@ for _function in (demo, run, plan, check, status, history, marks, rewind, sql, s
     app.command(_function.__name__)(with_common_flags(_function))
 
 
-def _add_group(name: str, about: str, commands: Mapping[str, Callable[..., None]]) -> None:
+def _add_group(
+    name: str, about: str, commands: Mapping[str, Callable[..., None]], within: typer.Typer = app
+) -> typer.Typer:
     group = typer.Typer(name=name, help=about)
     for command, function in commands.items():
         group.command(command)(with_common_flags(function))
-    app.add_typer(group)
+    within.add_typer(group)
+    return group
 
 
 _add_group(
@@ -101,6 +104,27 @@ _add_group(
         "export": bookmarks.export,
         "import": bookmarks.import_bookmarks,
     },
+)
+_connect = _add_group(
+    "connect",
+    "Connectors of a Kafka Connect cluster: from files, with their state and their errors.",
+    {
+        "apply": connect.apply,
+        "status": connect.status,
+        "restart": connect.restart,
+        "pause": connect.pause,
+        "resume": connect.resume,
+        "stop": connect.stop,
+        "delete": connect.delete,
+        "plugins": connect.plugins,
+        "validate": connect.validate,
+    },
+)
+_add_group(
+    "template",
+    "Files of connectors to begin with.",
+    {"postgres": connect_template.postgres, "s3": connect_template.s3},
+    within=_connect,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from headwater.config.connect import ConnectSettings
 from headwater.config.frozen import SecretText, Settings
 from headwater.config.s3 import S3Settings
 
@@ -40,7 +41,9 @@ class ProjectSettings(Settings):
     spark: SparkSettings = SparkSettings()
     """The Spark session."""
     s3: S3Settings = S3Settings()
-    """How S3 is reached, by sources that do not say it themselves."""
+    """How S3 is reached, by sources and sinks that do not say it themselves."""
+    connect: ConnectSettings = ConnectSettings()
+    """Where Kafka Connect is, for `headwater connect`."""
 
     @property
     def progress_levels(self) -> list[SecretText]:
