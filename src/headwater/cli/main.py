@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli import bookmarks, connect, connect_template, rejects
+from headwater.cli import bookmarks, connect, connect_template, postgres, rejects, signal, signal_status
 from headwater.cli.command import with_common_flags
 from headwater.cli.doctor import doctor
 from headwater.cli.jars import jars
 from headwater.cli.output import Output
 from headwater.cli.plan import check, plan
+from headwater.cli.postgres_flags import with_login
 from headwater.cli.rewind import rewind
 from headwater.cli.run import run
 from headwater.cli.schema import schema
@@ -125,6 +126,24 @@ _add_group(
     "Files of connectors to begin with.",
     {"postgres": connect_template.postgres, "s3": connect_template.s3},
     within=_connect,
+)
+
+_add_group(
+    "postgres",
+    "Whether a PostgreSQL server is ready for change capture.",
+    {"check": with_login(postgres.check), "prepare": with_login(postgres.prepare)},
+)
+_add_group(
+    "signal",
+    "Ask a running Debezium connector for snapshots.",
+    {
+        "init": with_login(signal.init),
+        "snapshot": with_login(signal.snapshot),
+        "stop": with_login(signal.stop),
+        "pause": with_login(signal.pause),
+        "resume": with_login(signal.resume),
+        "status": with_login(signal_status.status),
+    },
 )
 
 

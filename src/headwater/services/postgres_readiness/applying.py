@@ -1,0 +1,31 @@
+"""Runs a preparation: all or nothing, without holding up the application for long."""
+
+from __future__ import annotations
+
+from headwater.model.secret import Secret
+from headwater.services.postgres_readiness import sql_text
+from headwater.services.postgres_readiness.address import Connection
+from headwater.services.postgres_readiness.preparation import Preparation
+
+# ALTER TABLE waits for open transactions, and whoever comes after it waits too.
+_PATIENCE = "SET LOCAL lock_timeout = '10s'"
+
+
+def apply(connection: Connection, preparation: Preparation, role_password: Secret | None) -> None:
+    """Run the statements in one transaction, then those that must run alone."""
+    with connection.transaction():
+        connection.execute(_PATIENCE)
+        for statement in preparation.statements:
+            if statement.password_of is not None and role_password is not None:
+                _set_password(connection, statement.password_of, role_password)
+            elif not statement.alone:
+                connection.execute(statement.text.encode())
+    for statement in preparation.statements:
+        if statement.alone:
+            connection.execute(statement.text.encode())
+
+
+def _set_password(connection: Connection, role: str, password: Secret) -> None:
+    # Hashed here: the server's log may keep the statements that it was given (G11).
+    hashed = connection.pgconn.encrypt_password(password.reveal().encode(), role.encode()).decode()
+    connection.execute(f"ALTER ROLE {sql_text.name(role)} PASSWORD {sql_text.literal(hashed)}".encode())

@@ -1,0 +1,227 @@
+"""Asks PostgreSQL's catalog, once and in one view of it, for everything that readiness depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from headwater.model.errors import InputError
+from headwater.services.postgres_readiness.address import Connection
+from headwater.services.postgres_readiness.facts import NO_LIMIT, Facts, Publication, Role, Server, Slot, Table
+from headwater.services.postgres_readiness.naming import Listed, chosen
+
+_OLDEST_VERSION = 130_000
+_KINDS: Mapping[str, Any] = {
+    "r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table",
+}  # fmt: skip
+_PERSISTENCE: Mapping[str, Any] = {"p": "permanent", "u": "unlogged", "t": "temporary"}
+_IDENTITY: Mapping[str, Any] = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+_OPERATIONS = ("insert", "update", "delete", "truncate")
+
+_SERVER = """
+SELECT current_database()::text, pg_is_in_recovery(), (SELECT count(*) FROM pg_replication_slots),
+    (SELECT count(*) FROM pg_stat_replication),
+    CASE WHEN to_regrole('rds_superuser') IS NOT NULL THEN 'rds'
+        WHEN to_regrole('cloudsqlsuperuser') IS NOT NULL THEN 'cloud sql'
+        WHEN to_regrole('azure_pg_admin') IS NOT NULL THEN 'azure' ELSE 'own' END"""
+_SETTINGS = """
+SELECT name, setting FROM pg_settings WHERE name IN ('wal_level', 'max_replication_slots', 'max_wal_senders',
+    'max_slot_wal_keep_size', 'idle_replication_slot_timeout')"""
+_ROLE = """
+SELECT r.oid::bigint, r.rolname, r.rolcanlogin, r.rolsuper, r.rolreplication,
+    coalesce((SELECT pg_has_role(r.oid, g.oid, 'MEMBER') FROM pg_roles g WHERE g.rolname = 'rds_replication'), false)
+FROM pg_roles r WHERE r.rolname = coalesce(%s, current_user)"""
+_LISTED = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind IN ('r', 'p') AND NOT c.relispartition, pg_table_is_visible(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+AND n.nspname NOT LIKE 'pg\\_toast%%' ORDER BY 2, 3"""
+_LEAVES = """
+SELECT root.oid, t.relid::oid::bigint FROM unnest(%s::bigint[]) AS root(oid), pg_partition_tree(root.oid::oid) AS t
+WHERE t.isleaf AND t.relid <> root.oid::oid ORDER BY t.relid::text"""
+_TABLES = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relispartition, c.relreplident::text,
+    (SELECT x.relname::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+        WHERE i.indrelid = c.oid AND i.indisreplident),
+    ARRAY(SELECT a.attname::text FROM pg_index i
+        CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+        WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place),
+    coalesce((SELECT NOT i.indimmediate FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), false),
+    ARRAY(SELECT x.relname::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+        WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND NOT i.indisprimary
+        AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT EXISTS (
+            SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+            JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+            WHERE k.place <= i.indnkeyatts AND NOT a.attnotnull) ORDER BY x.relname),
+    ARRAY(SELECT a.attname::text FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> '' ORDER BY a.attnum),
+    c.relrowsecurity, coalesce(has_table_privilege(%(role)s::bigint::oid, c.oid, 'SELECT'), false),
+    coalesce(has_schema_privilege(%(role)s::bigint::oid, n.oid, 'USAGE'), false)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%(tables)s::bigint[]::oid[])"""
+# Columns that older servers do not have are asked for through JSON.
+_PUBLICATIONS = """
+SELECT p.pubname, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot,
+    coalesce(to_jsonb(p) ->> 'pubgencols', 'n') <> 'n' FROM pg_publication p ORDER BY 1"""
+_NAMED = """
+SELECT p.pubname, r.prrelid::bigint, to_jsonb(r) ->> 'prqual' IS NOT NULL, to_jsonb(r) ->> 'prattrs' IS NOT NULL
+FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"""
+_PUBLISHED = """
+SELECT t.pubname, c.oid::bigint FROM pg_publication_tables t
+JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"""
+_SLOTS = """
+SELECT s.slot_name, coalesce(s.plugin, ''), coalesce(s.database, ''), s.active, coalesce(s.wal_status, ''), s.safe_wal_size,
+    pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
+        s.restart_lsn)::bigint,
+    coalesce(to_jsonb(s) ->> 'invalidation_reason', '')
+FROM pg_replication_slots s WHERE s.slot_type = 'logical' ORDER BY 1"""
+
+
+def ask(
+    connection: Connection,
+    tables: Sequence[str],
+    *,
+    excluded: Sequence[str] = (),
+    publication: str | None = None,
+    role: str | None = None,
+) -> Facts:
+    """The facts about the tables (names and patterns). Without tables: about those of the publication, if one is named."""
+    with one_view(connection):
+        publications = _publications(connection)
+        if tables:
+            oids = chosen(_listed(connection), tables, excluded)
+        else:
+            oids = sorted(publications[publication].tables) if publication and publication in publications else []
+        found, role_oid = _role(connection, role)
+        return Facts(_server(connection), found, _tables(connection, oids, role_oid), publications, _slots(connection))
+
+
+def ask_tables(connection: Connection, tables: Sequence[str]) -> Sequence[Table]:
+    """Only the tables, as the role that asks sees them."""
+    with one_view(connection):
+        _, role_oid = _role(connection, None)
+        return _tables(connection, chosen(_listed(connection), tables, ()), role_oid)
+
+
+@contextmanager
+def one_view(connection: Connection) -> Iterator[None]:
+    """All that is read in the block agrees. Writes nothing."""
+    version = connection.info.server_version
+    if version < _OLDEST_VERSION:
+        raise InputError(f"the server is PostgreSQL {version // 10000}; 13 or newer is needed")
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            connection.execute("ROLLBACK")
+
+
+def _server(connection: Connection) -> Server:
+    ((database, standby, slots, senders, service),) = connection.execute(_SERVER).fetchall()
+    settings: dict[str, str] = dict(connection.execute(_SETTINGS).fetchall())
+    idle = settings.get("idle_replication_slot_timeout")
+    return Server(
+        version=connection.info.server_version,
+        database=database,
+        service=service,
+        standby=standby,
+        wal_level=settings["wal_level"],
+        slots_most=int(settings["max_replication_slots"]),
+        slots_used=slots,
+        senders_most=int(settings["max_wal_senders"]),
+        senders_used=senders,
+        slot_keep_megabytes=int(settings.get("max_slot_wal_keep_size", NO_LIMIT)),
+        idle_slot_seconds=None if idle is None else int(idle),
+    )
+
+
+def _role(connection: Connection, name: str | None) -> tuple[Role, int | None]:
+    found = connection.execute(_ROLE, [name]).fetchall()
+    if not found:
+        return Role(name or "", exists=False, login=False), None
+    oid, known, login, superuser, replication, rds = found[0]
+    return Role(known, login=login, superuser=superuser, replication=replication, rds_replication=rds), oid
+
+
+def _listed(connection: Connection) -> Sequence[Listed]:
+    return [Listed(*row) for row in connection.execute(_LISTED, []).fetchall()]
+
+
+def _tables(connection: Connection, oids: Sequence[int], role: int | None) -> tuple[Table, ...]:
+    leaves: dict[int, list[int]] = {}
+    for root, leaf in connection.execute(_LEAVES, [list(oids)]).fetchall():
+        leaves.setdefault(root, []).append(leaf)
+    asked = [*oids, *(leaf for family in leaves.values() for leaf in family)]
+    rows = connection.execute(_TABLES, {"role": role, "tables": asked}).fetchall()
+    known = {row[0]: _table(*row) for row in rows}
+    # A table may have been dropped since it was listed.
+    return tuple(
+        replace(known[oid], partitions=tuple(known[leaf] for leaf in leaves.get(oid, []) if leaf in known))
+        for oid in oids
+        if oid in known
+    )
+
+
+def _table(oid: int, schema: str, name: str, kind: str, persistence: str, *more: Any) -> Table:
+    is_partition, identity, index, key, deferrable, unique, generated, security, select, usage = more
+    return Table(
+        oid=oid,
+        schema=schema,
+        name=name,
+        kind=_KINDS[kind],
+        persistence=_PERSISTENCE[persistence],
+        is_partition=is_partition,
+        identity=_IDENTITY[identity],
+        identity_index=index,
+        key=tuple(key),
+        key_deferrable=deferrable,
+        unique_indexes=tuple(unique),
+        generated=tuple(generated),
+        row_security=security,
+        may_select=select,
+        may_use_schema=usage,
+    )
+
+
+def _publications(connection: Connection) -> Mapping[str, Publication]:
+    named, filtered, cut, sent = (_Sets() for _ in range(4))
+    for name, oid, some_rows, some_columns in connection.execute(_NAMED).fetchall():
+        named.add(name, oid)
+        if some_rows:
+            filtered.add(name, oid)
+        if some_columns:
+            cut.add(name, oid)
+    for name, oid in connection.execute(_PUBLISHED).fetchall():
+        sent.add(name, oid)
+    return {
+        name: Publication(
+            name,
+            all_tables,
+            frozenset(word for word, on in zip(_OPERATIONS, operations, strict=True) if on),
+            via_root,
+            generated,
+            named=named.of(name),
+            tables=sent.of(name),
+            filtered=filtered.of(name),
+            cut=cut.of(name),
+        )
+        for name, all_tables, *operations, via_root, generated in connection.execute(_PUBLICATIONS).fetchall()
+    }
+
+
+class _Sets:
+    def __init__(self) -> None:
+        self._kept: dict[str, set[int]] = {}
+
+    def add(self, name: str, oid: int) -> None:
+        self._kept.setdefault(name, set()).add(oid)
+
+    def of(self, name: str) -> frozenset[int]:
+        return frozenset(self._kept.get(name, ()))
+
+
+def _slots(connection: Connection) -> Mapping[str, Slot]:
+    return {row[0]: Slot(*row) for row in connection.execute(_SLOTS).fetchall()}

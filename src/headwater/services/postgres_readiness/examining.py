@@ -1,0 +1,19 @@
+"""All findings about a server, its role, its tables and its slots, in the order in which to mend them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.services.postgres_readiness.facts import Facts
+from headwater.services.postgres_readiness.findings import Finding, Wanted
+from headwater.services.postgres_readiness.role_findings import about_role
+from headwater.services.postgres_readiness.server_findings import about_server
+from headwater.services.postgres_readiness.slot_findings import about_slots
+from headwater.services.postgres_readiness.table_findings import about_publication, about_table
+
+
+def examine(facts: Facts, wanted: Wanted) -> Sequence[Finding]:
+    found = [*about_server(facts, wanted), *about_role(facts), *about_publication(facts, wanted)]
+    for table in facts.tables:
+        found.extend(about_table(table, facts, wanted))
+    return [*found, *about_slots(facts, wanted)]

@@ -1,0 +1,137 @@
+"""What Debezium says about its snapshots in the topic of `notification.sink.topic.name`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from headwater.config.kafka_client import ClientOptions
+from headwater.model.errors import InputError, SourceUnreachable
+from headwater.sources.kafka.broker import Broker
+
+_TIMEOUT_SECONDS = 15.0
+_POLL_SECONDS = 0.5
+_MOST = 20_000  # per partition, the newest: a notification comes with every chunk
+INCREMENTAL = "Incremental Snapshot"
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One message of the topic."""
+
+    id: str  # of the signal that asked, for incremental snapshots
+    about: str
+    type: str
+    data: Mapping[str, str]
+    milliseconds: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the notifications with one id say together."""
+
+    about: str
+    state: str  # STARTED, IN_PROGRESS, PAUSED, COMPLETED, ABORTED …
+    current: str | None
+    chunks: int
+    scanned: Mapping[str, str]  # table → `1,200 rows`, or why not
+
+
+def told(notifications: Sequence[Notification]) -> Mapping[str, Told]:
+    """By id."""
+    grouped: dict[str, list[Notification]] = {}
+    for one in notifications:
+        grouped.setdefault(one.id, []).append(one)
+    return {name: _together(group) for name, group in grouped.items()}
+
+
+def _together(group: Sequence[Notification]) -> Told:
+    states = [one.type for one in group if one.type != "TABLE_SCAN_COMPLETED"]
+    # A snapshot that was stopped is told to be complete as well.
+    state = "ABORTED" if "ABORTED" in states else states[-1] if states else "STARTED"
+    running = [one.data.get("current_collection_in_progress") for one in group if one.type == "IN_PROGRESS"]
+    scanned = {}
+    for one in group:
+        if one.type == "TABLE_SCAN_COMPLETED":
+            rows, status = one.data.get("total_rows_scanned", "?"), one.data.get("status", "")
+            scanned[one.data.get("scanned_collection", "?")] = f"{rows} rows" if status == "SUCCEEDED" else status
+    over = state in {"COMPLETED", "ABORTED", "SKIPPED"}
+    return Told(group[-1].about, state, None if over or not running else running[-1], len(running), scanned)
+
+
+def read_notifications(options: ClientOptions, topic: str, prefix: str | None) -> Sequence[Notification]:
+    """The topic's messages as far as it goes now; with `prefix` only those of the connector with that topic.prefix."""
+    known = Broker(options, _TIMEOUT_SECONDS, "read_committed").topics([topic]).get(topic)
+    if known is None:
+        raise InputError(
+            f"kafka at {options.brokers} has no topic {topic}",
+            hint="set notification.enabled.channels=sink and notification.sink.topic.name in the connector",
+        )
+    ends = {number: log.end for number, log in known.partitions.items() if log.end > log.first}
+    if not ends:
+        return []
+    consumer = Consumer(
+        options.reveal(group_id="headwater-notifications", enable_auto_commit=False) | {"enable.partition.eof": True}
+    )
+    try:
+        consumer.assign(
+            [
+                TopicPartition(topic, number, max(known.partitions[number].first, end - _MOST))
+                for number, end in ends.items()
+            ]
+        )
+        values = _values(consumer, options, topic, set(ends))
+    finally:
+        consumer.close()
+    found = [one for value in values if (one := parse(value)) is not None]
+    return sorted(
+        (one for one in found if prefix is None or one.data.get("connector_name") == prefix),
+        key=lambda one: one.milliseconds,
+    )
+
+
+def _values(consumer: Consumer, options: ClientOptions, topic: str, waiting: set[int]) -> Sequence[bytes]:
+    values: list[bytes] = []
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while waiting:
+        message = consumer.poll(_POLL_SECONDS)
+        if message is None:
+            if time.monotonic() > deadline:
+                raise SourceUnreachable(f"kafka at {options.brokers}: topic {topic} does not answer", hint="try again")
+            continue
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        error = message.error()
+        if error is None:
+            if message.value() is not None:
+                values.append(message.value())
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+            waiting.discard(message.partition())
+        else:
+            raise SourceUnreachable(f"kafka at {options.brokers}: {KafkaException(error)}", hint="try again")
+    return values
+
+
+def parse(value: bytes) -> Notification | None:
+    """JSON with or without its schema; None for anything else."""
+    try:
+        data: Any = json.loads(value)
+    except ValueError:
+        return None
+    if isinstance(data, dict) and isinstance(data.get("payload"), dict):
+        data = data["payload"]
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str):
+        return None
+    more = data.get("additional_data")
+    stamp = data.get("timestamp")
+    return Notification(
+        id=str(data.get("id")),
+        about=str(data.get("aggregate_type")),
+        type=data["type"],
+        data={str(key): str(text) for key, text in more.items()} if isinstance(more, dict) else {},
+        milliseconds=int(stamp) if isinstance(stamp, int | str) and str(stamp).isdecimal() else 0,
+    )
