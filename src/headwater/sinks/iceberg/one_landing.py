@@ -14,8 +14,10 @@ from headwater.model.errors import PublishConflict, SinkUnreachable
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.ancestry import Ancestry, Stamped, already_landed, check_epoch
-from headwater.sinks.iceberg.changes.applying import ApplyingChanges, ChangesOrder
+from headwater.sinks.iceberg.changes.current_state import CurrentState
+from headwater.sinks.iceberg.changes.history import History
 from headwater.sinks.iceberg.changes.shapes import ShapedChanges
+from headwater.sinks.iceberg.changes.table_of_changes import ChangesOrder, TableOfChanges
 from headwater.sinks.iceberg.changes.writing import ChangeFiles
 from headwater.sinks.iceberg.evolution import plan_evolution
 from headwater.sinks.iceberg.java_errors import HeadMoved, reaching
@@ -40,7 +42,7 @@ from headwater.sinks.tally import Tally
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Upsert = Merging | Replacing | ApplyingChanges
+Upsert = Merging | Replacing | TableOfChanges
 
 _TRIES = 5
 
@@ -214,7 +216,7 @@ class OneLanding:
             return self._nothing(base)
         stamp = self._stamp(upsert.rows, plan.kind, plan.why, upsert.removed)
         self._files.published = (*self._files.locations, *upsert.vector_files)
-        properties = upsert.properties if isinstance(upsert, ApplyingChanges) else None
+        properties = upsert.properties if isinstance(upsert, TableOfChanges) else None
         number = publish_update(
             self._table, self._attempt, base, update, stamp=stamp, drop=branches, properties=properties
         )
@@ -225,7 +227,8 @@ class OneLanding:
         if isinstance(rows, ShapedChanges) and isinstance(self._files, ChangeFiles):
             columns = tuple(rows.changes.table_columns)
             changes = ChangesOrder(rows.stream, self._key, columns, rows.shape, forced, self._aside)
-            return ApplyingChanges(self._known.spark, self._table, self._files, changes)
+            made = History if rows.shape.mode == "history" else CurrentState
+            return made(self._known.spark, self._table, self._files, changes)
         if self._part:
             objects = ReplaceOrder(rows.stream, self._part, earlier_parts(rows, self._attempt), forced)
             return Replacing(self._known.spark, self._table, self._files, objects)

@@ -94,7 +94,7 @@ def removal_of(
         if file.location not in hits:
             continue
         gone = _bitmap(hits[file.location])
-        before = _deleted(file)
+        before = deleted_rows(file)
         gone |= before
         rows += len(gone) - len(before)
         if len(gone) == file.rows and (drop is None or file.location in drop):
@@ -160,7 +160,7 @@ def _unreadable(planned: Sequence[PlannedFile]) -> str:
     return ""
 
 
-def _deleted(file: PlannedFile) -> BitMap64:
+def deleted_rows(file: PlannedFile) -> BitMap64:
     gone = _bitmap(np.empty(0, dtype=np.int64))
     for old in file.deletes:
         gone |= read_vector(old["file-path"], old["content-offset"], old["content-size-in-bytes"])

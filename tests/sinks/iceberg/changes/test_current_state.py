@@ -40,6 +40,22 @@ class Target:
         )
         self.lands.sink(**self._options).land(attempt, rows)
 
+    def land_in_windows(self, parts: list[list[tuple[int, int, Event]]], chance: random.Random) -> None:
+        """Each partition in order, cut anywhere, with events that come again after a restart."""
+        at = [0] * len(parts)
+        while any(at[n] < len(part) for n, part in enumerate(parts)):
+            window = []
+            for n, part in enumerate(parts):
+                begin = max(0, at[n] - chance.choice([0, 0, 0, 3]))
+                end = min(len(part), at[n] + chance.randrange(5))
+                window += part[begin : max(begin, end)]
+                at[n] = max(at[n], end)
+            self.land(window, splits=chance.choice([1, 2]))
+        while self.rejects:
+            before = len(self.rejects)
+            self.replay_rejects()
+            assert len(self.rejects) < before, self.rejects
+
     def replay_rejects(self) -> None:
         waiting, self.rejects = self.rejects, []
         for reject in waiting:
@@ -176,7 +192,9 @@ def test_deleted_rows_can_stay_marked(lands: Lands):
     target.land(plainly(log))
     log.delete(1)
     target.land(plainly(log)[2:])
-    found = target.lands.spark.sql(f"SELECT id, note, body, _is_deleted FROM {target.lands.table} ORDER BY id").collect()
+    found = target.lands.spark.sql(
+        f"SELECT id, note, body, _is_deleted FROM {target.lands.table} ORDER BY id"
+    ).collect()
     assert [tuple(row) for row in found] == [(1, "a", "A", True), (2, "b", "B", False)]
 
 
@@ -207,20 +225,7 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_source(lands: Lands, steps:
     log = ChangeLog()
     for name, *arguments in steps:
         getattr(log, name)(*arguments)
-    target, chance = Target(lands), random.Random(seed)  # noqa: S311 - no secrets
-    parts = partitions(log, count)
-    at = [0] * count
-    while any(at[n] < len(part) for n, part in enumerate(parts)):
-        window = []
-        for n, part in enumerate(parts):
-            begin = max(0, at[n] - chance.choice([0, 0, 0, 3]))  # events come again after a restart
-            end = min(len(part), at[n] + chance.randrange(5))
-            window += part[begin : max(begin, end)]
-            at[n] = max(at[n], end)
-        target.land(window, splits=chance.choice([1, 2]))
-    while target.rejects:
-        before = len(target.rejects)
-        target.replay_rejects()
-        assert len(target.rejects) < before, target.rejects
+    target = Target(lands)
+    target.land_in_windows(partitions(log, count), random.Random(seed))
     if log.events:
         assert target.rows() == log.rows

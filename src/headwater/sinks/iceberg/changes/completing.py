@@ -21,20 +21,28 @@ Numbers = npt.NDArray[np.int64]
 _Place = tuple[str, int]  # location ("": staged), row
 
 
+@dataclass(frozen=True)
+class Target:
+    """The table that they become rows of."""
+
+    schema: pa.Schema
+    columns: Sequence[KeyColumn]  # that changes fill, beside the key's
+    shape: Shape
+
+
 @dataclass
 class Completed:
     """Rows of the table, and changes that stay without a value."""
 
     rows: pa.Table
+    changes: Numbers  # whose rows they are
     unknown: list[tuple[int, str]] = field(default_factory=list)  # a change's number, the first column
 
 
-def complete(
-    batch: Batch, changes: Numbers, seeker: Seeker, columns: Sequence[KeyColumn], shape: Shape, schema: pa.Schema
-) -> Completed:
-    """The rows of these staged changes; `columns` are the table's that changes fill."""
+def complete(batch: Batch, changes: Numbers, seeker: Seeker, target: Target) -> Completed:
+    """The rows of these staged changes."""
     assert batch.staged is not None  # noqa: S101 - it has staged changes
-    filling, names = batch.filling(), {column.name for column in columns}
+    filling, names = batch.filling(), {column.name for column in target.columns}
     origins = {int(change): filling.origins(int(change)) for change in changes}
     table = _InTheTable(
         batch, seeker, [o for made in origins.values() for o in made.values() if isinstance(o, InTable)]
@@ -49,7 +57,7 @@ def complete(
             elif not batch.deletes[change]:
                 unknown.setdefault(change, name)
     known = np.array([change for change in changes.tolist() if change not in unknown], np.int64)
-    return Completed(_assembled(batch, known, places, columns, shape, schema), sorted(unknown.items()))
+    return Completed(_assembled(batch, known, places, target), known, sorted(unknown.items()))
 
 
 def _place(batch: Batch, table: _InTheTable, origin: Origin) -> _Place | None:
@@ -97,26 +105,19 @@ def _by_key(found: Found) -> dict[int, list[tuple[int, int]]]:
     return made
 
 
-def _assembled(
-    batch: Batch,
-    changes: Numbers,
-    places: Mapping[str, Mapping[int, _Place]],
-    columns: Sequence[KeyColumn],
-    shape: Shape,
-    schema: pa.Schema,
-) -> pa.Table:
+def _assembled(batch: Batch, changes: Numbers, places: Mapping[str, Mapping[int, _Place]], target: Target) -> pa.Table:
     assert batch.staged is not None  # noqa: S101 - as above
     own = batch.staged.take(pa.array(changes - batch.first_staged)).combine_chunks()
     if not own.num_rows:
-        return schema.empty_table()
-    made = conform(shape.rows_of(own.to_batches()[0]), schema, "")
+        return target.schema.empty_table()
+    made = conform(target.shape.rows_of(own.to_batches()[0]), target.schema, "")
     filled = {
         column.name: _filled(batch, changes, places[column.name], column, made)
-        for column in columns
+        for column in target.columns
         if column.name in places
     }
-    arrays = [filled.get(name, made.column(n)) for n, name in enumerate(schema.names)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    arrays = [filled.get(name, made.column(n)) for n, name in enumerate(target.schema.names)]
+    return pa.Table.from_arrays(arrays, schema=target.schema)
 
 
 def _filled(

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.model.changes import MISSING, OP, POSITION
+from headwater.changes.versions import NEVER
+from headwater.model.changes import MISSING, OP, POSITION, SOURCE_TIME
 from headwater.sinks.iceberg.changes.shapes import Shape, ShapedChanges
 from headwater.sinks.iceberg.landing_files import LandingFiles
 from headwater.sinks.iceberg.storage import prepare_folder, resolve
@@ -43,17 +44,17 @@ class Written:
     upserts: list[WrittenFile] = field(default_factory=list)
     deletes: list[WrittenFile] = field(default_factory=list)
     staged: list[str] = field(default_factory=list)
-    truncated: int | None = None  # the greatest position of a truncate
+    truncates: dict[int, int] = field(default_factory=dict)  # position → time in µs
 
     def to_bytes(self) -> bytes:
         data = [file.to_bytes().decode() for file in self.upserts], [file.to_bytes().decode() for file in self.deletes]
-        return json.dumps([*data, self.staged, self.truncated]).encode()
+        return json.dumps([*data, self.staged, list(self.truncates.items())]).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Written:
-        upserts, deletes, staged, truncated = json.loads(data)
+        upserts, deletes, staged, truncates = json.loads(data)
         files = [[WrittenFile.from_bytes(text.encode()) for text in texts] for texts in (upserts, deletes)]
-        return cls(files[0], files[1], staged, truncated)
+        return cls(files[0], files[1], staged, dict(truncates))
 
 
 class ChangeFiles(LandingFiles):
@@ -64,12 +65,12 @@ class ChangeFiles(LandingFiles):
         self.upserts: list[WrittenFile] = []
         self.deletes: list[WrittenFile] = []
         self.staged: list[str] = []
-        self.truncated: int | None = None
+        self.truncates: dict[int, int] = {}
         self._order: WriteOrder | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self.written and not self.staged and self.truncated is None
+        return not self.written and not self.staged and not self.truncates
 
     def write_changes(
         self, spark: SparkSession, rows: ShapedChanges, key: tuple[str, ...], tally: Tally, aside: RowsAside
@@ -85,8 +86,7 @@ class ChangeFiles(LandingFiles):
             self.upserts += one.upserts
             self.deletes += one.deletes
             self.staged += one.staged
-            if one.truncated is not None:
-                self.truncated = max(self.truncated or 0, one.truncated)
+            self.truncates |= one.truncates
         self.written = (*self.upserts, *self.deletes)
         self._order = order
         tally.at_least(self.rows)
@@ -104,7 +104,7 @@ def _write_part(order: WriteOrder, shape: Shape, number: int, batches: Iterable[
     upserts = list(write_files(order, number, apart.whole(batches)))
     deletes = list(write_files(order, number, apart.deletes)) if apart.deletes else []
     staged = apart.finish()
-    yield Written(upserts, deletes, staged, apart.truncated).to_bytes()
+    yield Written(upserts, deletes, staged, apart.truncates).to_bytes()
 
 
 class _Apart:
@@ -113,7 +113,7 @@ class _Apart:
     def __init__(self, order: WriteOrder, shape: Shape) -> None:
         self._order, self._shape = order, shape
         self.deletes: list[pa.RecordBatch] = []  # keys and positions only: they can be held
-        self.truncated: int | None = None
+        self.truncates: dict[int, int] = {}
         self._location = f"{order.folder}/{order.prefix}-{uuid.uuid4().hex}.arrow"
         self._staged: pa.ipc.RecordBatchStreamWriter | None = None
 
@@ -134,8 +134,8 @@ class _Apart:
                 yield self._shape.rows_of(rest)
 
     def _note_truncates(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self.truncated = max(self.truncated or 0, int(pc.max(batch.column(POSITION)).as_py()))
+        times = batch.column(SOURCE_TIME).cast(pa.int64()).fill_null(NEVER).to_pylist()
+        self.truncates |= dict(zip(map(int, batch.column(POSITION).to_pylist()), times, strict=True))
 
     def _stage(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
