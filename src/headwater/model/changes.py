@@ -68,3 +68,16 @@ class ChangeRows(Rows, Protocol):
     @property
     def table_columns(self) -> tuple[str, ...]:
         """The names of the columns that are the source's table's own; the key's are among them."""
+
+
+@runtime_checkable
+class EventRows(ChangeRows, Protocol):
+    """Changes whose events can be told apart, so that a log of them keeps each once."""
+
+    @property
+    def event_key(self) -> tuple[str, ...]:
+        """Columns that name an event in what brought it: a topic's partition and the offset. Empty: nothing does."""
+
+    @property
+    def arrival(self) -> str:
+        """The column that says when it came there; empty: none."""

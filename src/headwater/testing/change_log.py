@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from headwater.model.changes import change_fields, position
+from headwater.model.changes import SOURCE_TIME, change_fields, position
 from headwater.testing.memory_rows import MemoryRows
 
 COLUMNS = ("id", "note", "body")
@@ -153,6 +153,7 @@ class MemoryChanges(MemoryRows):
 
     table_columns: tuple[str, ...] = COLUMNS
     event_key: tuple[str, ...] = ("partition", "offset")
+    arrival: str = SOURCE_TIME
 
 
 def changes(events: Sequence[tuple[int, int, Event]], splits: int = 1, stream: str = "shop.orders") -> MemoryChanges:

@@ -178,7 +178,7 @@ class OneLanding:
     @property
     def _upserts(self) -> bool:
         """Whether rows of the table are replaced by key."""
-        return isinstance(self._rows, ShapedChanges) or self._settings.mode == "merge"
+        return isinstance(self._rows, ShapedChanges) or self._settings.mode in {"merge", "changes"}
 
     def _publish(self) -> Stamped:
         base = self._table.head
@@ -232,7 +232,7 @@ class OneLanding:
         if self._part:
             objects = ReplaceOrder(rows.stream, self._part, earlier_parts(rows, self._attempt), forced)
             return Replacing(self._known.spark, self._table, self._files, objects)
-        unique = bool(rows.key) and set(rows.key) <= set(self._key)
+        unique = self._settings.mode == "changes" or (bool(rows.key) and set(rows.key) <= set(self._key))
         order = MergeOrder(rows.stream, self._key, tuple(rows.order), unique, forced)
         return Merging(self._known.spark, self._table, self._files, order)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.config.sinks import IcebergSink as IcebergSettings
-from headwater.model.changes import ChangeRows
+from headwater.model.changes import ChangeRows, EventRows
 from headwater.model.errors import InputError, UnknownName
 from headwater.model.landing import Landing
 from headwater.model.marks import StreamsMark
@@ -87,6 +87,8 @@ class IcebergSink:
         return table_for(self._settings.table, stream)
 
     def _key(self, name: TableName, rows: Rows) -> tuple[str, ...]:
+        if self._settings.mode == "changes":
+            return event_key(rows, f"{rows.stream} → {name}")
         key = tuple(self._settings.key or rows.key)
         if self._settings.mode in {"merge", "history"}:
             check_key(key, rows.schema, f"{rows.stream} → {name}")
@@ -113,9 +115,16 @@ class IcebergSink:
         self, spark: SparkSession, name: TableName, attempt: Attempt, rows: Rows, *, key: tuple[str, ...], part: str
     ) -> KnownTable:
         owner = (attempt.pipeline, self._label, rows.stream)
-        table = create_table(spark, name, rows.schema, key=key, part=part, settings=self._settings, owner=owner)
+        settings = self._settings.model_copy(update={"partition_by": self._partition_by(rows)})
+        table = create_table(spark, name, rows.schema, key=key, part=part, settings=settings, owner=owner)
         self._tables[name] = KnownTable(spark, table)
         return self._tables[name]
+
+    def _partition_by(self, rows: Rows) -> list[str]:
+        """A log of changes is kept by the day on which they came, unless the settings say otherwise."""
+        arrival = rows.arrival if isinstance(rows, EventRows) else ""
+        by_day = self._settings.mode == "changes" and arrival and not self._settings.partition_by
+        return [f"day({arrival})"] if by_day else self._settings.partition_by
 
     def _check_owner(self, known: KnownTable, attempt: Attempt, stream: str) -> None:
         """G12: two streams of one sink never land in one table, not even in different cycles."""
@@ -125,6 +134,21 @@ class IcebergSink:
         for pipeline, sink, other in owners:
             if (pipeline, sink) == (attempt.pipeline, self._label) and other != stream:
                 raise shared_table(known.table.name, other, stream)
+
+
+def event_key(rows: Rows, place: str) -> tuple[str, ...]:
+    """The columns that name an event. Raises where the rows are no changes, or nothing names them (G12)."""
+    if not isinstance(rows, ChangeRows):
+        raise InputError(
+            f"{place}: mode changes keeps events of change capture, and these rows are none",
+            hint="read them with format: debezium, or write mode: append",
+        )
+    if not isinstance(rows, EventRows) or not rows.event_key:
+        raise InputError(
+            f"{place}: nothing names an event, so that one that comes again would be kept twice",
+            hint="let the source keep partition and offset (metadata:)",
+        )
+    return rows.event_key
 
 
 def check_key(key: Sequence[str], schema: pa.Schema, place: str) -> None:
