@@ -9,8 +9,10 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from headwater.config.ddl import parse_ddl
+from headwater.config.debezium import DebeziumSettings
 from headwater.config.frozen import Duration, SecretText, Settings
 from headwater.config.kafka_client import KafkaClient, OptionValue
+from headwater.model.changes import CHANGE_COLUMNS
 
 MetadataName = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 
@@ -45,10 +47,12 @@ class KafkaSource(KafkaClient):
 
     topics: str | list[str] = Field(examples=["[orders]"])
     """A name, a pattern (`orders.*`: `*`, `?` and `[…]` match as in file names) or a list of them. New topics that match are taken up."""
-    format: Literal["json", "avro", "text", "binary"] = "json"
-    """Of the messages' values. json and avro become columns; text and binary one column, `value`."""
+    format: Literal["json", "debezium", "avro", "text", "binary"] = "json"
+    """Of the messages' values. json and avro become columns; text and binary one column, `value`; debezium: change events in JSON become rows of their table, see docs/how-to/read-debezium.md."""
     schema: str | None = Field(default=None, examples=["id bigint, amount decimal(12,2), at timestamp"])  # type: ignore[assignment]
-    """For json: the columns as Spark's DDL; fields that it does not name are left out. Without it the columns are found in the messages and kept; see docs/how-to/read-kafka.md."""
+    """For json and debezium: the columns as Spark's DDL; fields that it does not name are left out. Without it the columns are found in the messages and kept; see docs/how-to/read-kafka.md."""
+    debezium: DebeziumSettings = DebeziumSettings()
+    """For debezium: what its events do not say."""
     avro_schema: str | None = None
     """For avro: a file with the schema that columns are made of (.avsc), for messages with and without the header of a registry."""
     avro_header: Literal["auto", "none", "registry"] = "auto"
@@ -68,7 +72,7 @@ class KafkaSource(KafkaClient):
     group: str | None = None
     """A consumer group to which positions are committed, last, so that ordinary lag tools see them. Never read from."""
     max_rows: int | None = Field(default=None, gt=0)
-    """At most this many offsets per cycle, shared fairly over the partitions."""
+    """At most this many offsets per cycle, shared fairly over the partitions. Where columns are found in messages: by default 500,000; for debezium 1,000,000."""
     splits: int | None = Field(default=None, gt=0)
     """Parallel reads per topic, at least one per partition that has something; by default from the number of messages and the cores."""
     timeout: Duration = Field(default="30s", validate_default=True)
@@ -118,8 +122,10 @@ class KafkaSource(KafkaClient):
 
     @model_validator(mode="after")
     def _goes_together(self) -> KafkaSource:
-        if self.schema is not None and self.format != "json":
-            raise ValueError(f"schema belongs to format: json; {self.format} has {_shape(self.format)}")
+        if self.schema is not None and self.format not in ("json", "debezium"):
+            raise ValueError(f"schema belongs to format: json and debezium; {self.format} has {_shape(self.format)}")
+        if self.format != "debezium" and "debezium" in self.model_fields_set:
+            raise ValueError("debezium: … belongs to format: debezium")
         if self.format == "avro" and self.avro_schema is None:
             raise ValueError("format: avro needs avro_schema, the file with the schema that columns are made of")
         if self.format != "avro" and (self.avro_schema is not None or self.registry is not None):
@@ -130,6 +136,7 @@ class KafkaSource(KafkaClient):
     def _check_names(self) -> None:
         names = list(self.metadata_columns.values())
         names += [column.name for column in parse_ddl(self.schema)] if self.schema else []
+        names += CHANGE_COLUMNS if self.format == "debezium" else ()
         folded = [name.lower() for name in names]
         twice = next((name for name in names if folded.count(name.lower()) > 1), None)
         if twice is not None:

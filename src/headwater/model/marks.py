@@ -7,6 +7,7 @@ stands at or past another. No other module compares marks.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -173,7 +174,8 @@ class OffsetsMark(Mark):
         columns = {topic: dict(found) for topic, found in self.columns.items()}
         for topic, found in other.columns.items():
             mine_too = columns.setdefault(topic, {})
-            mine_too.update({name: max(kind, mine_too.get(name, kind)) for name, kind in found.items()})
+            # A column's type may become wider; of two the wider one holds the values of both.
+            mine_too.update({name: max(kind, mine_too.get(name, kind), key=_width) for name, kind in found.items()})
         return OffsetsMark(topics, ids, columns)
 
     def covers(self, other: OffsetsMark) -> bool:
@@ -217,6 +219,15 @@ class OffsetsMark(Mark):
             for topic, offsets in sorted(self.topics.items())
         )
         return "; ".join(shown) or "no topic yet"
+
+
+_WIDER = re.compile(r"\b(?:bigint|double)\b|\bdecimal\((\d+)")
+
+
+def _width(column: tuple[int, str]) -> tuple[int, int, str]:
+    """An order of columns in which a wider type comes behind: a join must have one for any two."""
+    number, kind = column
+    return number, sum(int(found[1] or 1) for found in _WIDER.finditer(kind)), kind
 
 
 def _offset(value: Json) -> int:

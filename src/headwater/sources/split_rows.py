@@ -41,6 +41,15 @@ class ArrowRows:
             return spark.read.format(_FORMAT).load()
 
 
+@dataclass(frozen=True)
+class ArrowChangeRows(ArrowRows):
+    """The same where rows are changes (`model/changes.py`)."""
+
+    table_columns: tuple[str, ...] = ()
+    event_key: tuple[str, ...] = ()
+    arrival: str = ""
+
+
 def _data_source(schema: pa.Schema, splits: tuple[Split, ...]) -> type[DataSource]:
     """A data source that holds the splits itself: as options they would show their secrets in query plans (G11)."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition  # noqa: PLC0415

@@ -57,7 +57,7 @@ class FastJson:
 
     def parse(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
         """One row per message, or None."""
-        joined = _one_line_each(values)
+        joined = one_line_each(values)
         return None if joined is None else self.parse_lines(joined, len(values))
 
     def parse_lines(self, joined: bytes, count: int) -> pa.RecordBatch | None:
@@ -124,7 +124,8 @@ def _supported(kind: pa.DataType) -> bool:
     return any(is_of(kind) for is_of in _PLAIN)
 
 
-def _one_line_each(values: Sequence[bytes]) -> bytes | None:
+def one_line_each(values: Sequence[bytes]) -> bytes | None:
+    """Joined, each on a line of its own from `{` to `}`; None where that cannot be."""
     joined = b"\n".join(values)
     if _separable(joined, len(values)):
         return joined

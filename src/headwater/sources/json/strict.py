@@ -110,6 +110,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, _Number)
 
 
+def rule_of(kind: pa.DataType) -> Convert:
+    """What a type takes of the values that `document` gives. It raises Misfit."""
+    return _of_type(kind)
+
+
 def document(value: bytes) -> _Object:
     """The one object that a message holds. Raises Misfit."""
     try:

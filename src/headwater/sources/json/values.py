@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -26,12 +27,19 @@ class Parsed:
     rejected: list[tuple[int, str]] = field(default_factory=list)  # index in the list, reason
 
 
+class CloserLook(Protocol):
+    """One message at a time; what it takes, the parser of many must take as the same."""
+
+    def row(self, value: bytes) -> tuple[Any, ...]: ...
+    def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch: ...
+
+
 class JsonValues:
     """Parses for one schema, from one thread."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, closer: CloserLook | None = None) -> None:
         self.schema = schema
-        self._fast, self._strict = FastJson(schema), StrictJson(schema)
+        self._fast, self._strict = FastJson(schema), closer or StrictJson(schema)
         self._use_fast = self._fast.usable
 
     def parse(self, values: Sequence[bytes | None]) -> Parsed:

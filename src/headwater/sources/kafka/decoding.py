@@ -41,9 +41,27 @@ class Values(Protocol):
     def parse(self, values: Sequence[bytes | None]) -> Parsed: ...
 
 
+class Batches(Protocol):
+    """Makes the batches of one split."""
+
+    def batch(self, messages: Sequence[Message], set_aside: SetAside) -> pa.RecordBatch | None: ...
+
+
+class Decodes(Protocol):
+    """How the messages of one topic become rows; sent to the executors."""
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def decoder(self) -> Batches: ...
+
+
 @dataclass(frozen=True)
 class Decoding:
-    """How the messages of one topic become rows; sent to the executors."""
+    """How messages become rows where one message is one row."""
 
     stream: str
     format: str
@@ -56,8 +74,7 @@ class Decoding:
     @property
     def schema(self) -> pa.Schema:
         """The value's columns, then the metadata's."""
-        types = _metadata_types(self.key_as)
-        return pa.schema([*self.values, *(pa.field(column, *types[name]) for name, column in self.metadata)])
+        return pa.schema([*self.values, *metadata_fields(self.metadata, self.key_as)])
 
     def decoder(self) -> Decoder:
         return Decoder(self)
@@ -75,9 +92,9 @@ def plain_schema(kind: str) -> pa.Schema:
     return TEXT if kind == "text" else BINARY
 
 
-def _metadata_types(key_as: str) -> dict[str, tuple[pa.DataType, bool]]:
-    """Type, and whether it can be missing."""
-    return {
+def metadata_fields(metadata: Sequence[tuple[str, str]], key_as: str) -> list[pa.Field]:
+    """The columns of what Kafka knows of a message."""
+    types = {
         "topic": (pa.string(), False),
         "partition": (pa.int32(), False),
         "offset": (pa.int64(), False),
@@ -85,6 +102,12 @@ def _metadata_types(key_as: str) -> dict[str, tuple[pa.DataType, bool]]:
         "key": (pa.string() if key_as == "text" else pa.binary(), True),
         "headers": (_HEADERS, False),
     }
+    return [pa.field(column, *types[name]) for name, column in metadata]
+
+
+def metadata_columns(metadata: Sequence[tuple[str, str]], messages: Sequence[Message]) -> list[pa.Array]:
+    """Their values, before they are cast."""
+    return [_COLUMNS[name](messages) for name, _ in metadata]
 
 
 class Decoder:
@@ -97,7 +120,7 @@ class Decoder:
 
     def batch(self, messages: Sequence[Message], set_aside: SetAside) -> pa.RecordBatch | None:
         """The rows of the messages; those that have none are handed to `set_aside`."""
-        messages = self._with_readable_keys(messages, set_aside) if self._text_key else messages
+        messages = with_readable_keys(self._decoding.stream, messages, set_aside) if self._text_key else messages
         values = [message.value() for message in messages]
         if self._decoding.tombstones != "row" and None in values:
             if self._decoding.tombstones == "reject":
@@ -123,18 +146,21 @@ class Decoder:
             return None
         batches = parsed.batches
         columns = [_joined([batch.column(n) for batch in batches]) for n in range(len(self._decoding.values))]
-        columns += [_COLUMNS[name](messages) for name, _ in self._decoding.metadata]
+        columns += metadata_columns(self._decoding.metadata, messages)
         typed = [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, schema=self._schema)
-
-    def _with_readable_keys(self, messages: Sequence[Message], set_aside: SetAside) -> Sequence[Message]:
-        bad = [message for message in messages if not _is_text(message.key())]
-        self._reject(bad, "key: not UTF-8; write key_as: binary", set_aside)
-        return [message for message in messages if _is_text(message.key())] if bad else messages
 
     def _reject(self, messages: Sequence[Message], reason: str, set_aside: SetAside) -> None:
         for message in messages:
             set_aside(reject_of(self._decoding.stream, message, reason))
+
+
+def with_readable_keys(stream: str, messages: Sequence[Message], set_aside: SetAside) -> Sequence[Message]:
+    """Those whose key is a text; the others are rejects."""
+    bad = [message for message in messages if not _is_text(message.key())]
+    for message in bad:
+        set_aside(reject_of(stream, message, "key: not UTF-8; write key_as: binary"))
+    return [message for message in messages if _is_text(message.key())] if bad else messages
 
 
 def refuse(reject: Reject) -> None:

@@ -17,7 +17,7 @@ from headwater.model.rejects import Reject
 from headwater.model.rows import Rows, Split
 from headwater.model.window import Window
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.json.found import ddl_of
+from headwater.sources.json.found import Columns, ddl_of
 from headwater.sources.kafka.consuming import OffsetRange, Reading
 from headwater.sources.kafka.decoding import Decoding, plain_schema
 from headwater.sources.kafka.registry import Registry
@@ -36,7 +36,11 @@ def window_rows(
     columns = window.end.columns if isinstance(window.end, OffsetsMark) else {}
     found: list[Rows] = []
     for topic, group in groupby(ranges(window), key=lambda each: each.topic):
-        decoding, wanted = decoding_of(settings, folder, topic, columns.get(topic)), list(group)
+        wanted = list(group)
+        if settings.format == "debezium" and settings.reader != "spark":
+            found += _events(settings, topic, columns, reading, cut(wanted, cores, settings.splits))
+            continue
+        decoding = decoding_of(settings, folder, topic, columns.get(topic))
         if settings.reader == "spark":
             found.append(_spark_rows(settings, folder, decoding, wanted))
             continue
@@ -53,15 +57,37 @@ def replay_rows(
     settings: KafkaSource,
     folder: Path,
     rejects: Sequence[Reject],
-    columns: Mapping[str, Mapping[str, tuple[int, str]]],
+    columns: Mapping[str, Columns],
 ) -> Sequence[Rows]:
     """One Rows per topic of the rejects; `columns` were found in the messages of each topic."""
     ordered = sorted(rejects, key=lambda reject: reject.stream)
     found: list[Rows] = []
     for topic, group in groupby(ordered, key=lambda reject: reject.stream):
+        if settings.format == "debezium":
+            found += _events_again(settings, topic, columns, tuple(group))
+            continue
         decoding = decoding_of(settings, folder, topic, columns.get(topic))
         found.append(_rows(decoding, (ReplaySplit(tuple(group), decoding),)))
     return found
+
+
+def _events(
+    settings: KafkaSource, topic: str, columns: Mapping[str, Columns], reading: Reading, parts: Sequence[OffsetRange]
+) -> list[Rows]:
+    """None where no message of the topic has been a change yet; but what should have been one is told."""
+    from headwater.sources.debezium.kafka import decoding_of as events_of  # noqa: PLC0415 - other formats need none of it
+
+    decoding = events_of(settings, topic, columns)
+    return [decoding.rows(tuple(KafkaSplit(part, decoding, reading) for part in parts))] if decoding else []
+
+
+def _events_again(
+    settings: KafkaSource, topic: str, columns: Mapping[str, Columns], rejects: tuple[Reject, ...]
+) -> list[Rows]:
+    from headwater.sources.debezium.kafka import decoding_of as events_of  # noqa: PLC0415 - as above
+
+    decoding = events_of(settings, topic, columns)
+    return [decoding.rows((ReplaySplit(rejects, decoding),))] if decoding else []
 
 
 def ranges(window: Window) -> list[OffsetRange]:
@@ -121,7 +147,7 @@ def _values(settings: KafkaSource, columns: Mapping[str, tuple[int, str]] | None
 def _spark_rows(settings: KafkaSource, folder: Path, decoding: Decoding, wanted: list[OffsetRange]) -> Rows:
     from headwater.sources.kafka.spark_reader import SparkKafkaRows, spark_options  # noqa: PLC0415 - not the default
 
-    if settings.format == "avro" or (settings.format == "json" and settings.schema is None):
+    if settings.format in ("avro", "debezium") or (settings.format == "json" and settings.schema is None):
         raise InputError("reader: spark reads json with a schema, text and binary", hint="write reader: arrow")
     if settings.tombstones == "reject":
         raise InputError("reader: spark knows no rejects", hint="write tombstones: row, or reader: arrow")

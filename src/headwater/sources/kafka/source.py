@@ -20,7 +20,7 @@ from headwater.sources.kafka.broker import Broker, Log, Partition, Topic
 from headwater.sources.kafka.planning import begins, changed, ends, gaps, mark_of
 
 _NO_MESSAGE = -1
-_LOOKED_AT = 500_000
+_LOOKED_AT = {"json": 500_000, "debezium": 1_000_000}
 _PEOPLE_WAIT = dt.timedelta(seconds=5)
 
 
@@ -73,24 +73,31 @@ class ReadTopics:
 
     @property
     def _finds_columns(self) -> bool:
-        return self._settings.format == "json" and self._settings.schema is None
+        """Events say at least which columns are their key."""
+        settings = self._settings
+        return settings.format == "debezium" or (settings.format == "json" and settings.schema is None)
 
     @property
     def _most(self) -> int | None:
         """Columns are found by looking at every message of the window: that must end soon."""
-        return self._settings.max_rows or (_LOOKED_AT if self._finds_columns else None)
+        return self._settings.max_rows or (_LOOKED_AT[self._settings.format] if self._finds_columns else None)
 
     def _with_columns(self, kept: OffsetsMark, start: OffsetsMark, end: OffsetsMark) -> OffsetsMark:
         """The end of the window with the columns of its messages, where nobody wrote a schema."""
         if not self._finds_columns:
             return end
-        from headwater.sources.kafka.found_columns import columns_after  # noqa: PLC0415 - an idle poll needs no Arrow
-        from headwater.sources.kafka.reading import ranges, reading_of  # noqa: PLC0415 - as above
+        from headwater.sources.kafka.reading import ranges, reading_of  # noqa: PLC0415 - an idle poll needs no Arrow
 
         wanted = ranges(Window(kept.join(start), end))
+        reading = reading_of(self._settings, self._options)
+        if self._settings.format == "debezium":
+            from headwater.sources.debezium.kafka import columns_after as of_events  # noqa: PLC0415 - as above
+
+            return OffsetsMark(end.topics, end.ids, of_events(kept.columns, wanted, reading, self._settings))
+        from headwater.sources.kafka.found_columns import columns_after  # noqa: PLC0415 - as above
+
         taken = set(self._settings.metadata_columns.values())
-        found = columns_after(kept.columns, wanted, reading_of(self._settings, self._options), taken)
-        return OffsetsMark(end.topics, end.ids, found)
+        return OffsetsMark(end.topics, end.ids, columns_after(kept.columns, wanted, reading, taken))
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:

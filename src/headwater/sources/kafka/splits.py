@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headwater.model.rejects import Reject, SetAside
 from headwater.sources.kafka.consuming import OffsetRange, Reading, messages
-from headwater.sources.kafka.decoding import Decoding, refuse
+from headwater.sources.kafka.decoding import Decodes, refuse
 
 _SMALL = 50_000  # below this many messages another split costs more than it brings
 _LARGE = 1_000_000
@@ -23,7 +23,7 @@ class KafkaSplit:
     """A range of one partition. Its rows are exactly the range's messages, whenever and however often it is read."""
 
     range: OffsetRange
-    decoding: Decoding = field(repr=False)
+    decoding: Decodes = field(repr=False)
     reading: Reading = field(repr=False)
 
     @property
@@ -46,7 +46,7 @@ class ReplaySplit:
     """Rejects of one topic, decoded once more from what was kept of them; the topic may have lost them since."""
 
     rejects: tuple[Reject, ...] = field(repr=False)
-    decoding: Decoding = field(repr=False)
+    decoding: Decodes = field(repr=False)
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,1 @@
+"""Debezium's change events, from whatever brings them, as change rows."""

@@ -1,0 +1,185 @@
+"""Parsed events of one batch on their way to change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.model.changes import MISSING, UPSERTS, change_fields
+from headwater.sources.debezium.kept import kept, why_not
+from headwater.sources.debezium.keys import KeyRows, as_json
+from headwater.sources.debezium.layout import Layout
+from headwater.sources.debezium.positions import known_connectors, positions
+from headwater.sources.debezium.transport import Messages
+from headwater.sources.debezium.unavailable import Unavailable
+
+_MOMENT = pa.timestamp("us", "UTC")
+_UPSERTS = pa.array(UPSERTS)
+_LISTS = next(field.type for field in change_fields() if field.name == MISSING)
+
+
+class ChangeBatch:
+    """Events that are changes, and the indices of their messages; a row for each, in their order."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        columns: pa.Schema,
+        key: tuple[str, ...],
+        events: pa.RecordBatch,
+        indices: npt.NDArray[np.int64],
+    ) -> None:
+        self._layout, self._key, self._events, self._indices = layout, key, events, indices
+        self._schema = pa.schema([*columns, *change_fields()])
+        self._count = events.num_rows
+        self._columns = {column.name: pa.nulls(self._count, column.type) for column in columns}
+        self._missing: dict[str, pa.Array] = {}  # column → in which rows it is left out
+        self._old_keys = pa.nulls(self._count, pa.string())
+        self._wrong: dict[int, str] = {}  # row → why it cannot be kept
+        self._op = events.column("op")
+        self._deletes = pc.equal(self._op, "d")
+
+    def fill_columns(self, unavailable: Unavailable) -> None:
+        """What rows are after the changes."""
+        if "after" not in self._events.schema.names:
+            return
+        after = self._events.column("after")
+        lost = pc.and_(after.is_null(), pc.is_in(self._op, value_set=_UPSERTS))
+        self._note(lost, lambda _: "an event without `after`")
+        held = self._struct("after")
+        for column, field in self._layout.columns.items():
+            wire = held[field]
+            left_out = unavailable.in_array(wire) if column not in self._key else None
+            if left_out is not None and left_out.true_count:
+                self._missing[column] = left_out
+                wire = pc.if_else(left_out, pa.scalar(None, wire.type), wire)
+            self._columns[column] = self._kept(column, field, wire)
+        for field, reason in self._layout.homeless.items():
+            self._note(held[field].is_valid(), lambda _, reason=reason: reason)  # type: ignore[misc]
+
+    def fill_deletes(self, keys: KeyRows, messages: Messages) -> None:
+        """The key of a delete: its message's; without one what `before` says."""
+        rows = np.flatnonzero(self._deletes.to_numpy(zero_copy_only=False))
+        if not len(rows):
+            return
+        if not self._key:
+            self._fill(list(self._layout.columns), rows, self._before(list(self._layout.columns), rows))
+            return
+        written = [messages.key(index) for index in self._indices[rows].tolist()]
+        without = np.array([key is None for key in written])
+        if without.all():
+            columns = self._before(self._key, rows)
+        else:
+            read = keys.read(written)
+            columns = read.columns
+            self._wrong.update({int(rows[place]): reason for place, reason in read.wrong.items()})
+            if without.any():
+                old = self._before(self._key, rows)
+                columns = [pc.if_else(pa.array(without), *pair) for pair in zip(old, columns, strict=True)]
+        for column in columns:
+            for place in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
+                self._wrong.setdefault(int(rows[place]), "a delete without a key")
+        self._fill(self._key, rows, columns)
+
+    def fill_old_keys(self, keys: KeyRows, messages: Messages) -> None:
+        """Of inserts that are changes of key."""
+        if not self._key:
+            return
+        rows = np.flatnonzero(pc.equal(self._op, "c").to_numpy(zero_copy_only=False))
+        found = [(int(row), messages.old_key(int(self._indices[row]))) for row in rows]
+        moved = [(row, key) for row, key in found if key is not None]
+        if not moved:
+            return
+        read = keys.read([key for _, key in moved])
+        texts: list[str | None] = [None] * self._count
+        for place, (row, _) in enumerate(moved):
+            texts[row] = as_json(read.columns, place)
+        self._wrong.update({moved[place][0]: f"the former {reason}" for place, reason in read.wrong.items()})
+        self._old_keys = pa.array(texts, pa.string())
+
+    def finished(self, reject: Callable[[int, str], None]) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+        """The rows, with the indices of their messages; what is wrong is told to `reject`."""
+        place, moment, transaction = self._source()
+        changes = [self._op, place, moment, transaction, self._missing_names(), self._old_keys]
+        rows = pa.RecordBatch.from_arrays([*self._columns.values(), *changes], schema=self._schema)
+        if not self._wrong:
+            return rows, self._indices
+        for row, reason in sorted(self._wrong.items()):
+            reject(int(self._indices[row]), reason)
+        good = np.ones(self._count, np.bool_)
+        good[list(self._wrong)] = False
+        return rows.filter(pa.array(good)), self._indices[good]
+
+    def _source(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Position, time and transaction."""
+        held = self._struct("source")
+        reads = pc.equal(self._op, "r").to_numpy(zero_copy_only=False)
+        place = pa.nulls(self._count, pa.decimal128(38, 0))
+        for connector in held["connector"].unique().to_pylist():
+            ours = pc.equal(held["connector"], connector).fill_null(connector is None)
+            if connector not in known_connectors():
+                self._note(ours, self._unknown)
+                continue
+            found, bad = positions(connector, held, reads)
+            self._note(
+                pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours), self._no_place
+            )
+            place = found if ours.true_count == self._count else pc.if_else(ours, found, place)
+        if place.null_count:
+            place = place.fill_null(0)  # of rows that are set aside
+        micros = pc.coalesce(held["ts_us"], pc.multiply(held["ts_ms"], 1_000))
+        transaction = pc.coalesce(held["txId"].cast(pa.string()), held["gtid"])
+        return place, micros.view(_MOMENT), transaction
+
+    def _unknown(self, row: int) -> str:
+        named = self._events.column("source")[row]["connector"].as_py() or "no connector"
+        return f"source: events of {named} cannot be ordered, only those of {', '.join(known_connectors())}"
+
+    def _no_place(self, row: int) -> str:
+        said = {name: held for name, held in self._events.column("source")[row].as_py().items() if held is not None}
+        return f"source: no place in the log in {said}"
+
+    def _before(self, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> list[pa.Array]:
+        held = self._struct("before") if "before" in self._events.schema.names else {}
+        made = []
+        for column in columns:
+            field, take = self._layout.columns.get(column, ""), pa.array(rows)
+            if field not in held:
+                made.append(pa.nulls(len(rows), self._schema.field(column).type))
+            else:
+                made.append(self._kept(column, field, held[field].take(take), rows))
+        return made
+
+    def _fill(self, names: Sequence[str], rows: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> None:
+        """Put values into these rows of columns."""
+        at = np.arange(self._count)
+        at[rows] = self._count + np.arange(len(rows))
+        for name, column in zip(names, columns, strict=True):
+            self._columns[name] = pa.concat_arrays([self._columns[name], column]).take(pa.array(at))
+
+    def _kept(self, column: str, field: str, wire: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> pa.Array:
+        kind = self._layout.kinds[field]
+        made, bad = kept(kind, wire)
+        for place in bad:
+            self._wrong.setdefault(place if rows is None else int(rows[place]), why_not(column, kind, wire[place]))
+        return made
+
+    def _missing_names(self) -> pa.Array:
+        names: list[list[str] | None] = [None] * self._count
+        for column, left_out in self._missing.items():
+            for row in np.flatnonzero(left_out.to_numpy(zero_copy_only=False)):
+                names[row] = [*(names[row] or ()), column]
+        return pa.array(names, _LISTS)
+
+    def _note(self, which: pa.Array, reason: Callable[[int], str]) -> None:
+        if which.true_count:
+            for row in np.flatnonzero(which.fill_null(value=False).to_numpy(zero_copy_only=False)).tolist():
+                self._wrong.setdefault(row, reason(row))
+
+    def _struct(self, name: str) -> dict[str, pa.Array]:
+        column = self._events.column(name)
+        return dict(zip([field.name for field in column.type], column.flatten(), strict=True))

@@ -1,0 +1,296 @@
+"""How a column is written in events, and what it becomes.
+
+| Connect's type | semantic name | column |
+| --- | --- | --- |
+| boolean · string | | boolean · string |
+| int8, int16, int32 · int64 | none, Year · MicroDuration, NanoDuration | int · bigint |
+| float · double | | float · double |
+| bytes | none, Bits (the first bit is the least) | binary |
+| bytes | Connect's Decimal | decimal(p,s); beyond 38 digits string |
+| struct | VariableScaleDecimal | string: its scale is each value's own |
+| int32 · string | Date, Connect's Date · IsoDate | date |
+| int32, int64 · string | Time, MicroTime, NanoTime, Connect's Time · IsoTime | string, `08:30:00.000000` |
+| int64 · string | Timestamp, MicroTimestamp, NanoTimestamp, Connect's Timestamp · IsoTimestamp | timestamp_ntz |
+| string | ZonedTimestamp | timestamp |
+| string | Json, Xml, Uuid, Ltree, TsVector, Enum, EnumSet, Interval, ZonedTime, any other | string |
+| array · struct · map of texts | vectors · geometry, any other · hstore | array · struct · map |
+| any other map | SparseDoubleVector | string: its JSON |
+
+An event without schemas says none of it: the column's type and the settings do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.config.debezium import DebeziumSettings
+from headwater.sources.debezium import conversions as to
+from headwater.sources.debezium import decimals
+from headwater.sources.json.strict import Misfit, is_number, json_text, rule_of
+
+Exact = Callable[[Any], Any]
+Schema = Mapping[str, Any]  # Connect's, as JSON
+
+MOST_DIGITS = 38
+_MILLI, _MICRO, _NANO = 10**3, 10**6, 10**9
+_CONSTANTS = ("NaN", "Infinity", "-Infinity")  # how Connect writes them: as texts
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One column."""
+
+    wire: pa.DataType  # as it is read from JSON
+    column: pa.DataType  # as it is kept
+    exact: Exact  # one value, for the closer look: ready for an array of `wire`; raises Misfit
+    convert: to.Convert | None = None  # None: both are the same
+
+    def converted(self, array: pa.Array) -> pa.Array:
+        """Raises ArrowInvalid or ValueError where a value cannot be kept."""
+        return array if self.convert is None else self.convert(array)
+
+
+def kind_of(schema: Schema) -> Kind:
+    """By what an event's schema says of a column."""
+    made = _NAMED.get((schema["type"], str(schema.get("name") or "").rpartition(".")[2]))
+    if made is not None:
+        return made(schema)
+    return _PLAIN[schema["type"]](schema)
+
+
+def kind_for(column: pa.DataType, settings: DebeziumSettings) -> Kind:  # noqa: PLR0911 - one line per type is the clearest form
+    """By a column's type, for events that have no schema."""
+    t = pa.types
+    if t.is_boolean(column) or t.is_integer(column):
+        return same(column)
+    if t.is_floating(column):
+        return _floating(column)
+    if t.is_decimal(column):
+        return _decimal(column, text=settings.decimals == "text")
+    if t.is_binary(column):
+        return _text(pa.binary(), _BINARY[settings.binary])
+    if t.is_date(column):
+        return _text(column, to.iso_days) if settings.times == "iso" else _number(pa.int32(), column, to.days)
+    if t.is_timestamp(column):
+        return _moment(column, settings)
+    if t.is_list(column):
+        return _array(kind_for(column.value_type, settings))
+    if t.is_map(column):
+        return _map(kind_for(column.item_type, settings))
+    if t.is_struct(column):
+        return struct_of({field.name: kind_for(field.type, settings) for field in column})
+    return Kind(pa.string(), pa.string(), rule_of(pa.string()))
+
+
+def fitted(kind: Kind, column: pa.DataType, settings: DebeziumSettings | None = None) -> Kind | None:
+    """The same for a column of another type; None: it has no place for all values.
+
+    With settings somebody declared the column: then what is no wider has a place too, as long as the values fit.
+    """
+    if kind.column == column:
+        return kind
+    if is_wider(column, kind.column) or (settings and _declarable(kind.column, column)):
+        return Kind(kind.wire, column, kind.exact, lambda array: kind.converted(array).cast(column))
+    if settings and pa.types.is_string(kind.column):
+        as_text = kind_for(column, settings.model_copy(update={"decimals": "text", "times": "iso"}))
+        if pa.types.is_string(as_text.wire):
+            return Kind(kind.wire, column, kind.exact, lambda array: as_text.converted(kind.converted(array)))
+    return None
+
+
+def is_wider(column: pa.DataType, than: pa.DataType) -> bool:
+    """Whether a column can be widened so, as Iceberg allows it."""
+    if (than, column) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64())):
+        return True
+    if pa.types.is_decimal(than) and pa.types.is_decimal(column):
+        return bool(than.scale == column.scale and than.precision < column.precision)
+    if pa.types.is_list(than) and pa.types.is_list(column):
+        return is_wider(column.value_type, than.value_type)
+    return False
+
+
+def _declarable(held: pa.DataType, column: pa.DataType) -> bool:
+    t = pa.types
+    numbers = t.is_integer(held) and (t.is_integer(column) or t.is_decimal(column))
+    return bool(numbers or (t.is_decimal(held) and t.is_decimal(column)))
+
+
+def same(column: pa.DataType) -> Kind:
+    """Written as it is kept."""
+    return Kind(column, column, rule_of(column))
+
+
+def _number(wire: pa.DataType, column: pa.DataType, convert: to.Convert) -> Kind:
+    return Kind(wire, column, rule_of(wire), convert)
+
+
+def _text(column: pa.DataType | None = None, convert: to.Convert | None = None) -> Kind:
+    return Kind(pa.string(), column or pa.string(), _exact_text, convert)
+
+
+def _exact_text(value: Any) -> str:
+    if not isinstance(value, str) or is_number(value):
+        raise Misfit(f"expected a text, found {json_text(value)[:_SHOWN]}")
+    made: str = rule_of(pa.string())(value)
+    return made
+
+
+def _floating(column: pa.DataType) -> Kind:
+    rule = rule_of(pa.float64())
+
+    def exact(value: Any) -> float:
+        if isinstance(value, str) and not is_number(value) and value in _CONSTANTS:
+            return float(value)
+        made: float = rule(value)
+        return made
+
+    return Kind(pa.float64(), column, exact, to.floats if pa.types.is_float32(column) else None)
+
+
+def _decimal(column: pa.DataType, *, text: bool = False) -> Kind:
+    def exact(value: Any) -> str:
+        return decimals.NUMBER + value if is_number(value) else _exact_text(value)
+
+    convert = (decimals.texts_to_decimals if text else decimals.decimals)(column.precision, column.scale)
+    return Kind(pa.string(), column, exact, convert)
+
+
+def _moment(column: pa.DataType, settings: DebeziumSettings) -> Kind:
+    if column.tz is not None:
+        return _text(column, to.zoned_moments)
+    if settings.times == "iso":
+        return _text(column, to.iso_moments)
+    per_second = {"millis": _MILLI, "micros": _MICRO, "nanos": _NANO}[settings.times]
+    return _number(pa.int64(), column, to.moments(per_second))
+
+
+def _array(element: Kind) -> Kind:
+    wire, column = (pa.list_(pa.field("element", kind)) for kind in (element.wire, element.column))
+
+    def exact(value: Any) -> list[Any]:
+        if not isinstance(value, list) or type(value) is not list:
+            raise Misfit(f"expected an array, found {json_text(value)[:_SHOWN]}")
+        return [None if item is None else element.exact(item) for item in value]
+
+    def convert(array: pa.Array) -> pa.Array:
+        lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+        values = element.converted(array.flatten())
+        return pa.ListArray.from_arrays(offsets, values, type=column, mask=array.is_null())
+
+    return Kind(wire, column, exact, convert if element.convert else None)
+
+
+def _map(item: Kind) -> Kind:
+    wire, column = pa.map_(pa.string(), item.wire), pa.map_(pa.string(), item.column)
+
+    def exact(value: Any) -> list[tuple[str, Any]]:
+        fields = _fields(value)
+        return [(_exact_text(name), None if held is None else item.exact(held)) for name, held in fields.items()]
+
+    def convert(array: pa.Array) -> pa.Array:
+        held = array.to_pylist()
+        items = item.converted(pa.array([value for one in held for _, value in one or ()], item.wire)).to_pylist()
+        left = iter(items)
+        made = [None if one is None else [(name, next(left)) for name, _ in one] for one in held]
+        return pa.array(made, column)
+
+    return Kind(wire, column, exact, convert if item.convert else None)
+
+
+def struct_of(fields: Mapping[str, Kind]) -> Kind:
+    """A column of columns; so is an event itself."""
+    wire, column = (
+        pa.struct([pa.field(name, getattr(kind, side)) for name, kind in fields.items()]) for side in ("wire", "column")
+    )
+
+    def exact(value: Any) -> dict[str, Any]:
+        found = _fields(value, fields)
+        return {name: placed(name, kind.exact, found.get(name)) for name, kind in fields.items()}
+
+    def convert(array: pa.Array) -> pa.Array:
+        made = [kind.converted(held) for kind, held in zip(fields.values(), array.flatten(), strict=True)]
+        return pa.StructArray.from_arrays(made, fields=list(column), mask=array.is_null())
+
+    return Kind(wire, column, exact, convert if any(kind.convert for kind in fields.values()) else None)
+
+
+def _fields(value: Any, wanted: Container[str] | None = None) -> dict[str, Any]:
+    """Of an object; each that is wanted stands there once."""
+    if not isinstance(value, list) or type(value) is list:
+        raise Misfit(f"expected an object, found {json_text(value)[:_SHOWN]}")
+    pairs = [pair for pair in value if wanted is None or pair[0] in wanted]
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Misfit("a field stands twice")
+    return found
+
+
+def placed(name: str, exact: Exact, value: Any) -> Any:
+    """A value of that name, or the reason, with the name."""
+    if value is None:
+        return None
+    try:
+        return exact(value)
+    except Misfit as misfit:
+        raise Misfit(f"{name}: {misfit}") from None
+
+
+def _connect_decimal(schema: Schema) -> Kind:
+    parameters = schema.get("parameters") or {}
+    scale = int(parameters.get("scale", 0))
+    precision = int(parameters.get("connect.decimal.precision", MOST_DIGITS))
+    if not 0 <= scale <= min(precision, MOST_DIGITS) or not precision <= MOST_DIGITS:
+        return Kind(pa.string(), pa.string(), _decimal(pa.decimal128(1)).exact, decimals.decimal_texts(scale))
+    return _decimal(pa.decimal128(precision, scale))
+
+
+def _variable_scale(schema: Schema) -> Kind:  # noqa: ARG001 - as all of the table
+    wire = struct_of({"scale": same(pa.int32()), "value": _text()})
+    return Kind(wire.wire, pa.string(), wire.exact, decimals.variable_scale)
+
+
+def _connect_map(schema: Schema) -> Kind:
+    if schema["keys"]["type"] != "string":
+        return Kind(pa.string(), pa.string(), rule_of(pa.string()))
+    return _map(kind_of(schema["values"]))
+
+
+_BINARY = {"base64": to.from_base64, "base64url": to.from_base64url, "hex": to.from_hex}
+_DATE = _number(pa.int32(), pa.date32(), to.days)
+_NTZ = pa.timestamp("us")
+
+_PLAIN: Mapping[str, Callable[[Schema], Kind]] = {
+    "boolean": lambda _: same(pa.bool_()),
+    **{name: lambda _: same(pa.int32()) for name in ("int8", "int16", "int32")},
+    "int64": lambda _: same(pa.int64()),
+    **{name: lambda _: _floating(pa.float32()) for name in ("float", "float32")},
+    **{name: lambda _: _floating(pa.float64()) for name in ("double", "float64")},
+    "string": lambda _: _text(),
+    "bytes": lambda _: _text(pa.binary(), to.from_base64),
+    "array": lambda schema: _array(kind_of(schema["items"])),
+    "map": _connect_map,
+    "struct": lambda schema: struct_of({field["field"]: kind_of(field) for field in schema["fields"]}),
+}
+_NAMED: Mapping[tuple[str, str], Callable[[Schema], Kind]] = {
+    ("bytes", "Decimal"): _connect_decimal,
+    ("struct", "VariableScaleDecimal"): _variable_scale,
+    ("int32", "Date"): lambda _: _DATE,
+    ("string", "IsoDate"): lambda _: _text(pa.date32(), to.iso_days),
+    ("int32", "Time"): lambda _: _number(pa.int32(), pa.string(), to.times(_MILLI)),
+    ("int64", "MicroTime"): lambda _: _number(pa.int64(), pa.string(), to.times(_MICRO)),
+    ("int64", "NanoTime"): lambda _: _number(pa.int64(), pa.string(), to.times(_NANO)),
+    ("string", "IsoTime"): lambda _: _text(pa.string(), to.iso_times),
+    ("int64", "Timestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_MILLI)),
+    ("int64", "MicroTimestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_MICRO)),
+    ("int64", "NanoTimestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_NANO)),
+    ("string", "IsoTimestamp"): lambda _: _text(_NTZ, to.iso_moments),
+    ("string", "ZonedTimestamp"): lambda _: _text(pa.timestamp("us", "UTC"), to.zoned_moments),
+}
