@@ -227,7 +227,7 @@ class Pipeline:
         from headwater.sinks.opening import open_sink  # noqa: PLC0415 - an idle poll does not land
 
         return [
-            open_sink(settings, position, self.folder, self.project.out)
+            open_sink(settings, position, self.folder, self.project.out, self.project.settings.s3)
             for position, settings in enumerate(self.settings.sinks, start=1)
         ]
 

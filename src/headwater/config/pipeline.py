@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from headwater.config.files_sink import check_holds_messages
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.kafka_source import KafkaSource
 from headwater.config.objects_source import ObjectsSource
@@ -78,6 +79,8 @@ class PipelineSettings(Settings):
             for number, sink in enumerate(sinks, start=1):
                 if sink.iceberg and sink.iceberg.mode == "replace_object":
                     _check_names_objects(source, f"sinks[{number}].iceberg.mode: replace_object")
+                if sink.files and sink.files.layout == "connect":
+                    check_holds_messages(source.kafka, source.kind, transformed=bool(info.data.get("transform")))
             _check_somebody_removes(source, sinks)
         return sinks
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from headwater.config.files_sink import FilesSink
 from headwater.config.frozen import OneKind, Settings
 from headwater.config.kafka_sink import KafkaSink
 from headwater.config.partition_field import parse_partition_field
@@ -74,17 +75,6 @@ class IcebergSink(Settings):
         if key and len(set(key)) != len(key):
             raise ValueError(f"a key column is named twice: {', '.join(key)}")
         return key
-
-
-class FilesSink(Settings):
-    """Land rows as files, one folder per window."""
-
-    path: str = Field(examples=["./landed/{stream}"])
-    """A folder or URL; `{stream}` stands for the stream's name."""
-    format: Literal["parquet", "json", "csv"] = "parquet"
-    """Of the files; json has one object a line, csv a header."""
-    publish: Literal["auto", "rename", "manifest"] = "auto"
-    """rename: the folder appears whole. manifest: files count once the window's manifest names them."""
 
 
 class ConsoleSink(Settings):

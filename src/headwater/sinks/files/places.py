@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -16,6 +16,10 @@ from pyarrow.fs import FileSystem, FileType
 
 from headwater.model.errors import SettingsError, SinkUnreachable
 from headwater.model.secret import masked
+
+if TYPE_CHECKING:
+    from headwater.config.s3 import S3Settings
+    from headwater.sources.objects.s3_access import S3Access
 
 
 class Place(Protocol):
@@ -56,6 +60,7 @@ class ObjectPlace:
     """A prefix of an object store, by its URL. An object appears when it is closed, whole."""
 
     url: str
+    access: S3Access | None = None  # None: Arrow finds its own way
 
     def create(self, name: str) -> IO[bytes]:
         system, root = self.system()
@@ -75,6 +80,8 @@ class ObjectPlace:
             return bytes(file.read())
 
     def system(self) -> tuple[FileSystem, str]:
+        if self.access is not None:
+            return _s3(self.access), urlsplit(self.url).netloc + unquote(urlsplit(self.url).path).rstrip("/")
         try:
             system, root = FileSystem.from_uri(self.url)
         except pa.ArrowInvalid as error:
@@ -85,10 +92,42 @@ class ObjectPlace:
         return system, root.rstrip("/")
 
     def under(self, name: str) -> ObjectPlace:
-        return ObjectPlace(f"{self.url.rstrip('/')}/{name}")
+        return ObjectPlace(f"{self.url.rstrip('/')}/{name}", self.access)
 
     def __str__(self) -> str:
         return masked(self.url)
+
+
+def object_place(url: str, s3: S3Settings) -> ObjectPlace:
+    """The prefix that the URL names. A bucket of S3 is reached by the settings, unless the URL itself says how."""
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or "@" in parts.netloc:
+        return ObjectPlace(url)
+    from headwater.sources.objects.s3_access import find_access  # noqa: PLC0415 - others need none of it
+
+    return ObjectPlace(url, find_access(parts.netloc, s3))
+
+
+def _s3(access: S3Access) -> FileSystem:
+    """Arrow's client, with the keys that are valid now."""
+    from pyarrow.fs import S3FileSystem  # noqa: PLC0415 - folders need none of it
+
+    keys, endpoint = access.credentials.keys(), urlsplit(access.endpoint)
+    signing: dict[str, str | bool | None] = {"anonymous": True}
+    if keys is not None:
+        signing = {
+            "access_key": keys.access_key,
+            "secret_key": keys.secret_key.reveal(),
+            "session_token": keys.session_token.reveal() if keys.session_token else None,
+        }
+    return S3FileSystem(
+        scheme=endpoint.scheme,
+        endpoint_override=endpoint.netloc.removeprefix("" if access.path_style else f"{access.bucket}."),
+        force_virtual_addressing=not access.path_style,
+        region=access.region,
+        tls_ca_file_path=access.ca_bundle,
+        **signing,
+    )
 
 
 def local_path(path: str, folder: Path) -> Path | None:

@@ -7,7 +7,8 @@ import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
-from headwater.config.sinks import FilesSink as FilesSettings
+from headwater.config.files_sink import FilesSink as FilesSettings
+from headwater.config.s3 import S3Settings
 from headwater.model.errors import SettingsError, SinkUnreachable
 from headwater.model.landing import Landing
 from headwater.model.rows import Rows
@@ -15,7 +16,7 @@ from headwater.model.sink import Attempt
 from headwater.sinks.files.manifest import LocalManifestTarget, ObjectManifestTarget
 from headwater.sinks.files.names import folder_name
 from headwater.sinks.files.parts import PartWriter, write_parts
-from headwater.sinks.files.places import LocalPlace, ObjectPlace, local_path, storage_errors
+from headwater.sinks.files.places import LocalPlace, ObjectPlace, local_path, object_place, storage_errors
 from headwater.sinks.files.record import Record
 from headwater.sinks.files.rename import RenameTarget, overtaken
 from headwater.sinks.setting_aside import RowsAside
@@ -49,8 +50,9 @@ class Target(Protocol):
 class FilesSink:
     """Lands each window of each stream once, whole."""
 
-    def __init__(self, settings: FilesSettings, label: str, folder: Path) -> None:
+    def __init__(self, settings: FilesSettings, label: str, folder: Path, s3: S3Settings | None = None) -> None:
         self._settings, self._label, self._folder = settings, label, folder
+        self._s3 = settings.s3 or s3 or S3Settings()
         if settings.publish == "rename" and local_path(settings.path, folder) is None:
             raise SettingsError(
                 f"{label}: publish: rename needs a local folder, and {ObjectPlace(settings.path)} is an object store",
@@ -113,7 +115,7 @@ class FilesSink:
         path = path.replace("{stream}", name) if "{stream}" in path else f"{path.rstrip('/')}/{name}"
         local = local_path(path, self._folder)
         if local is None:
-            return ObjectManifestTarget(ObjectPlace(path), stream)
+            return ObjectManifestTarget(object_place(path, self._s3), stream)
         if self._settings.publish == "manifest":
             return LocalManifestTarget(local, stream)
         return RenameTarget(local, stream)
