@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.changes import OP, POSITION
 from headwater.model.rejects import LABEL, Reject
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.sink import IcebergSink
 from headwater.sinks.setting_aside import row_of
-from headwater.sources.split_rows import ArrowRows
+from headwater.sources.split_rows import ArrowChangeRows, ArrowRows
 
 # Besides these there is a column for each part of a reject's place: topic, partition, offset · object, line · row, copy.
 _FIXED = pa.schema(
@@ -62,6 +63,10 @@ def rows_of_sink_rejects(rejects: Sequence[Reject]) -> ArrowRows:
     """What a sink set aside, for that sink once more. All of one stream, with the same columns."""
     table = pa.concat_tables(row_of(reject) for reject in rejects)
     key, order = (tuple(rejects[0].more[name]) for name in ("key", "order"))
+    if {OP, POSITION} <= set(table.schema.names):
+        columns = tuple(table.schema.names[: table.schema.names.index(OP)])
+        splits = (_TableSplit(table),)
+        return ArrowChangeRows(rejects[0].stream, table.schema, key, order, splits, table_columns=columns)
     part_column = str(rejects[0].more.get("part_column", ""))
     return ArrowRows(rejects[0].stream, table.schema, key, order, (_TableSplit(table),), part_column)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headwater.config.pipeline import PythonTransform
 from headwater.engine.transform_module import imports_from, load_function, sent_by_value
+from headwater.model.changes import CHANGE_COLUMNS, ChangeRows, EventRows
 from headwater.model.errors import TransformFailed
 from headwater.model.rows import ReplacingRows, Rows
 from headwater.model.secret import masked
@@ -31,7 +32,8 @@ def apply_transform(
     rows: Rows, transform: str | PythonTransform, folder: Path, spark: Callable[[], SparkSession]
 ) -> Rows:
     """The rows as the transform gives them; `folder` is the pipeline file's."""
-    return TransformedRows(rows, transform, folder, spark)
+    kind = TransformedChanges if isinstance(rows, ChangeRows) else TransformedRows
+    return kind(rows, transform, folder, spark)
 
 
 class TransformedRows:
@@ -96,6 +98,32 @@ class TransformedRows:
 
     def _surviving(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         return columns if set(columns) <= set(self.schema.names) else ()
+
+
+class TransformedChanges(TransformedRows):
+    """Changes stay changes where the transform leaves what Headwater knows of them; their values may become others."""
+
+    @property
+    def table_columns(self) -> tuple[str, ...]:
+        rows, names = self._rows, self.schema.names
+        assert isinstance(rows, ChangeRows)  # noqa: S101 - so it was made
+        lost = [name for name in (*CHANGE_COLUMNS, *rows.key) if name not in names]
+        if lost:
+            raise TransformFailed(
+                f"the transform of {self.stream} leaves out or renames {', '.join(lost)}, without which a change is none",
+                hint="begin it with SELECT *, or select these columns too, as they are",
+            )
+        around = {*CHANGE_COLUMNS, *(name for name in rows.schema.names if name not in rows.table_columns)}
+        return tuple(name for name in names if name not in around)
+
+    @property
+    def event_key(self) -> tuple[str, ...]:
+        return self._surviving(self._rows.event_key) if isinstance(self._rows, EventRows) else ()
+
+    @property
+    def arrival(self) -> str:
+        arrival = self._rows.arrival if isinstance(self._rows, EventRows) else ""
+        return arrival if arrival in self.schema.names else ""
 
 
 def _through_sql(frame: DataFrame, text: str, spark: SparkSession, stream: str) -> DataFrame:

@@ -43,6 +43,29 @@ def replace_statement(target: str, rows: str, removed: str, *, schema: TableSche
     )
 
 
+def changes_statement(
+    target: str, upserts: str, deletes: str, *, schema: TableSchema, key: Sequence[str], position: str, bounds: Bounds
+) -> str:
+    """The last change of each key, if it is later than the table's row: `upserts` and `deletes` are views of the batch."""
+    names, gone = [column.name for column in schema.columns], _REMOVED
+    listed = ", ".join(quote(name) for name in names)
+    columns = ", ".join(_selected(column.name, column.type) for column in schema.columns)
+    later = f"s.{quote(position)} > t.{quote(position)}"
+    on = [f"t.{quote(column)} = s.{quote(column)}" for column in key]
+    updates = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in names)
+    return (
+        f"MERGE INTO {target} AS t\n"  # noqa: S608 - identifiers are quoted, values escaped
+        f"USING (SELECT {listed}, {gone} FROM (SELECT *, row_number() OVER (PARTITION BY "
+        f"{', '.join(quote(column) for column in key)} ORDER BY {quote(position)} DESC) AS `headwater number of row`\n"
+        f"FROM (SELECT {columns}, false AS {gone} FROM {quote(upserts)} UNION ALL "
+        f"SELECT {columns}, true FROM {quote(deletes)})) WHERE `headwater number of row` = 1) AS s\n"
+        f"ON {' AND '.join([*on, *_within(bounds)])}\n"
+        f"WHEN MATCHED AND {later} AND s.{gone} THEN DELETE\n"
+        f"WHEN MATCHED AND {later} THEN UPDATE SET {updates}\n"
+        f"WHEN NOT MATCHED AND NOT s.{gone} THEN {_insert(names)}"
+    )
+
+
 def _within(bounds: Bounds) -> list[str]:
     """The literal bounds of the batch's keys let Iceberg leave out files; a join condition alone does not."""
     return [f"t.{quote(column)} BETWEEN {literal(low)} AND {literal(high)}" for column, (low, high) in bounds.items()]

@@ -108,7 +108,7 @@ class Merging:
         statement = partial(
             merge_statement, schema=self._table.schema, key=order.key, order=order.order, bounds=self._bounds
         )
-        merge_on_branch(session, self._table, statement, stamp=stamp, branch=branch, rows=self._files.locations)
+        merge_on_branch(session, self._table, statement, stamp=stamp, branch=branch, rows=[self._files.locations])
 
     @cached_property
     def _keys(self) -> KeySet | None:

@@ -6,7 +6,7 @@ Looking and publishing go round again when another writer moved the table's head
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.config.sinks import IcebergSink as IcebergSettings
@@ -216,9 +216,8 @@ class OneLanding:
             return self._nothing(base)
         stamp = self._stamp(upsert.rows, plan.kind, plan.why, upsert.removed)
         self._files.published = (*self._files.locations, *upsert.vector_files)
-        properties = upsert.properties if isinstance(upsert, TableOfChanges) else None
         number = publish_update(
-            self._table, self._attempt, base, update, stamp=stamp, drop=branches, properties=properties
+            self._table, self._attempt, base, update, stamp=stamp, drop=branches, properties=_properties(upsert)
         )
         return Stamped(number, stamp)
 
@@ -245,8 +244,10 @@ class OneLanding:
         with reaching(self._table.name):
             self._table.refresh()
             stamp = Stamp.read(self._table.summary_of(branch)) or stamp  # Spark has counted what it took away
-        self._files.published = ()  # Spark wrote files of its own; ours were the way there
-        return Stamped(publish_branch(self._table, self._attempt, base, branch, drop=branches), stamp)
+        self._files.published = upsert.vector_files  # Spark wrote files of its own; most of ours were the way there
+        properties = _properties(upsert)
+        number = publish_branch(self._table, self._attempt, base, branch, drop=branches, properties=properties)
+        return Stamped(number, stamp)
 
     @property
     def _branch_prefix(self) -> str:
@@ -271,3 +272,8 @@ class OneLanding:
             error.add_note(
                 f"files of this try could not be removed ({second}); the next landing of the window removes them"
             )
+
+
+def _properties(upsert: Upsert) -> Mapping[str, str] | None:
+    """Of the table, which change with the landing."""
+    return upsert.properties if isinstance(upsert, TableOfChanges) else None

@@ -52,13 +52,21 @@ def publish_update(
         raise
 
 
-def publish_branch(table: LakeTable, attempt: Attempt, base: int | None, branch: str, *, drop: Sequence[str]) -> int:
+def publish_branch(
+    table: LakeTable,
+    attempt: Attempt,
+    base: int | None,
+    branch: str,
+    *,
+    drop: Sequence[str],
+    properties: Mapping[str, str] | None = None,
+) -> int:
     """Publish the head of a staging branch that began at `base`, and drop the branch. Raises HeadMoved."""
     with reaching(table.name):
         table.refresh()
         metadata = table.metadata
         snapshot = int(metadata.ref(branch).snapshotId())
-    return _move_head(table, attempt, metadata, base, snapshot, drop=[branch, *drop])
+    return _move_head(table, attempt, metadata, base, snapshot, drop=[branch, *drop], properties=properties)
 
 
 def _move_head(

@@ -22,9 +22,11 @@ from headwater.sinks.iceberg.deletion_vectors import read_vector, write_vectors
 from headwater.sinks.iceberg.keyscan import KeyColumn, ScanUnit, find_rows
 from headwater.sinks.iceberg.keyset import KeySet
 from headwater.sinks.iceberg.landing_files import LandingFiles
+from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.storage import prepare_folder
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
 from headwater.sinks.iceberg.upsert import TableStats
+from headwater.sinks.iceberg.writing import WrittenFile
 from headwater.sinks.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -129,6 +131,20 @@ class Delta:
                 update.removeRows(old.java.file())
         self._mark_deleted(update, changed, {**removal.vectors, **{f: _bitmap(p) for f, p in repeated.items()}})
         return update
+
+    def keep_unseen(self, branch: str, files: Sequence[WrittenFile], stamp: Stamp) -> None:
+        """Add files to a branch of which no row is ever seen."""
+        own = {
+            file.location: data for file, data in zip(self._files.written or (), self._files.data_files(), strict=True)
+        }
+        update = self._table.java.newRowDelta().toBranch(branch)
+        for file in files:
+            update.addRows(own[file.location])
+        self._mark_deleted(update, {}, {file.location: _bitmap(np.arange(file.rows)) for file in files})
+        for name, value in stamp.properties().items():
+            update.set(name, value)
+        update.commit()
+        self.vector_files = (*self.vector_files, *(file.location for file in files))
 
     def _mark_deleted(self, update: Any, changed: Mapping[str, PlannedFile], gone: Mapping[str, BitMap64]) -> None:
         """One vector per file, all in one Puffin file."""

@@ -127,7 +127,7 @@ class Replacing:
         bounds = {self._column.name: self._bounds}
         statement = partial(replace_statement, schema=self._table.schema, part=self._column.name, bounds=bounds)
         gone = pa.table({"part": self._values})
-        rows = self._files.locations
+        rows = [self._files.locations]
         merge_on_branch(session, self._table, statement, stamp=stamp, branch=branch, rows=rows, more=[gone])
 
     @cached_property

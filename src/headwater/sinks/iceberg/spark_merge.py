@@ -28,12 +28,14 @@ def merge_on_branch(
     *,
     stamp: Stamp,
     branch: str,
-    rows: Sequence[str],
+    rows: Sequence[Sequence[str]],
     more: Sequence[pa.Table] = (),
+    first: Callable[[str], str] | None = None,
 ) -> None:
     """Run a MERGE on a new branch at main's head, as one snapshot that carries the stamp.
 
-    The statement is made of the names of its target and of its views: the rows of Parquet files, and more tables.
+    The statement is made of the names of its target and of its views: the rows of Parquet files, list by list, and more
+    tables. `first` is another statement for the same target, which comes before it.
     `session` belongs to the sink alone: its settings and views are seen by no other pipeline.
     """
     with reaching(table.name), ExitStack() as views:
@@ -41,12 +43,17 @@ def merge_on_branch(
         base = table.head
         (manage.createBranch(branch) if base is None else manage.createBranch(branch, base)).commit()
         schema = _file_schema(session, table)
-        batch = session.read.schema(schema).parquet(*rows) if rows else session.createDataFrame([], schema)
-        frames = [batch, *(session.createDataFrame(one) for one in more)]
+        batches = [
+            session.read.schema(schema).parquet(*some) if some else session.createDataFrame([], schema) for some in rows
+        ]
+        frames = [*batches, *(session.createDataFrame(one) for one in more)]
         names = [views.enter_context(_view(frame)) for frame in frames]
+        target = f"{table.name.quoted}.{quote(f'branch_{branch}')}"
+        if first:
+            session.sql(first(target))
         for name, value in stamp.properties().items():
             session.conf.set(f"{_PROPERTY}.{name}", value)
-        session.sql(statement(f"{table.name.quoted}.{quote(f'branch_{branch}')}", *names))
+        session.sql(statement(target, *names))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ Kind = Literal["append", "delete-append", "merge"]
 Forced = Literal["auto", "append", "delete-append", "merge"]
 
 MOST_KEYS = 5_000_000  # a set of keys that every task can hold
-_DELETION_VECTORS = 3  # the format version that has them
+DELETION_VECTORS = 3  # the format version that has them
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class UpsertPlan:
 
 def choose_upsert(batch: BatchStats, table: TableStats, forced: Forced) -> UpsertPlan:
     """The cheapest way that is right."""
-    if batch.repeated and table.format_version < _DELETION_VECTORS:
+    if batch.repeated and table.format_version < DELETION_VECTORS:
         return UpsertPlan("merge", f"the batch repeats keys and the table's format version is {table.format_version}")
     if table.rows == 0 or table.files == 0:
         reason = (
@@ -72,7 +72,7 @@ def choose_upsert(batch: BatchStats, table: TableStats, forced: Forced) -> Upser
 
 
 def _hindrance(batch: BatchStats, table: TableStats) -> str:
-    if table.format_version < _DELETION_VECTORS:
+    if table.format_version < DELETION_VECTORS:
         return f"the table's format version {table.format_version} has no deletion vectors"
     if table.unreadable:
         return table.unreadable

@@ -220,12 +220,14 @@ STEPS = st.lists(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(STEPS, st.integers(0, 2**32), st.integers(1, 3))
-def test_any_log_cut_anywhere_and_repeated_gives_the_source(lands: Lands, steps: list, seed: int, count: int):
+@given(STEPS, st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["auto", "auto", "merge"]))
+def test_any_log_cut_anywhere_and_repeated_gives_the_source(
+    lands: Lands, steps: list, seed: int, count: int, upsert: str
+):
     log = ChangeLog()
     for name, *arguments in steps:
         getattr(log, name)(*arguments)
-    target = Target(lands)
+    target = Target(lands, upsert=upsert)
     target.land_in_windows(partitions(log, count), random.Random(seed))
     if log.events:
         assert target.rows() == log.rows

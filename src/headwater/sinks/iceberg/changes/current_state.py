@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,15 @@ import numpy.typing as npt
 from headwater.changes.positions import Positions
 from headwater.sinks.iceberg.changes.gathering import take_rows
 from headwater.sinks.iceberg.changes.table_of_changes import TableOfChanges
+from headwater.sinks.iceberg.merge_sql import changes_statement
+from headwater.sinks.iceberg.naming import quote
 from headwater.sinks.iceberg.removing import removal_of
-from headwater.sinks.iceberg.upsert import UpsertPlan
+from headwater.sinks.iceberg.spark_merge import merge_on_branch
+from headwater.sinks.iceberg.stamp import Stamp
+from headwater.sinks.iceberg.upsert import DELETION_VECTORS, UpsertPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Numbers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -74,6 +81,33 @@ class CurrentState(TableOfChanges):
         seen = np.zeros(len(batch), np.bool_)
         seen[applied] = True
         return self._delta.update(self._planned, removal, self._hidden(seen & ~batch.deletes))
+
+    def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
+        """Carry out a `merge`: as `update`, by Spark. Where the table can, deletes keep their positions all the same."""
+        batch, standing, barrier = self._batch, self._standing, self._barrier
+        completed = self._completed(standing[standing >= batch.first_staged])
+        self._files.write_more(completed.rows)
+        self.rows = len(standing) - len(completed.unknown)
+        self.properties = {TRUNCATED_PROPERTY: str(barrier)} if barrier > self._truncated else {}
+        gone = [file.location for file in self._files.deletes]
+        rows = [location for location in self._files.locations if location not in gone]
+        name = self._order.shape.position
+        bounds = self._seeker.bounds(batch.key_values(standing)) if len(standing) else {}
+        statement = partial(
+            changes_statement, schema=self._table.schema, key=self._order.key, position=name, bounds=bounds
+        )
+        void = f"{quote(name)} <= {barrier}BD"
+        merge_on_branch(
+            session,
+            self._table,
+            statement,
+            stamp=stamp,
+            branch=branch,
+            rows=[rows, gone],
+            first=(lambda target: f"DELETE FROM {target} WHERE {void}") if self._files.truncates else None,  # noqa: S608
+        )
+        if gone and self._table.format_version >= DELETION_VECTORS:
+            self._delta.keep_unseen(branch, self._files.deletes, stamp)
 
     def _hits(self, plan: UpsertPlan, standing: Numbers) -> tuple[dict[str, Numbers], Bools]:
         """Rows of the table that go, and which keys have a row there that is later than their change."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from headwater.changes.keys import NOWHERE
 from headwater.changes.positions import Positions, joined
 from headwater.changes.versions import NEVER, Intervals, Points, intervals
 from headwater.model.changes import SOURCE_TIME
+from headwater.model.errors import InputError
 from headwater.sinks.iceberg.changes.batch import Batch
 from headwater.sinks.iceberg.changes.completing import Completed
 from headwater.sinks.iceberg.changes.gathering import gather, take_rows
@@ -29,7 +30,11 @@ from headwater.sinks.iceberg.changes.shapes import CURRENT, TO_POSITION, VALID_F
 from headwater.sinks.iceberg.changes.table_of_changes import TableOfChanges
 from headwater.sinks.iceberg.keyset import plain
 from headwater.sinks.iceberg.removing import deleted_rows, removal_of
+from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.upsert import UpsertPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Numbers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -86,6 +91,13 @@ class History(TableOfChanges):
         if not self.rows and not removal.rows and not self.properties and not self._new_deletes(points, held):
             return None
         return self._delta.update(self._planned, removal, self._hidden(found.seen))
+
+    def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:  # noqa: ARG002 - a promise
+        """Versions are found by the places of their rows: MERGE knows none."""
+        raise InputError(
+            f"{self._table.name}: history is not kept by Spark's MERGE",
+            hint="write upsert: auto, and let Headwater make the table (format version 3, Parquet)",
+        )
 
     def _new_deletes(self, points: Points, held: _Held) -> bool:
         """Whether the batch brings a delete whose position the table does not keep yet."""

@@ -53,11 +53,13 @@ class Seeker:
         """The files that may hold one of the keys, with the bounds of their positions."""
         if not self._table.rows or not len(keys[0]):
             return []
-        bounds = zip(self._key, KeySet(keys).bounds(), strict=True)
-        within = {
-            column.name: (single_value(low), single_value(high)) for column, (low, high) in bounds if low is not None
-        }
+        within = {name: (single_value(low), single_value(high)) for name, (low, high) in self.bounds(keys).items()}
         return self._table.plan_files(within, known_of=self._position.name)
+
+    def bounds(self, keys: Sequence[pa.Array]) -> dict[str, tuple[object, object]]:
+        """The least and the greatest value of each column of the key that has an order."""
+        pairs = zip(self._key, KeySet(keys).bounds(), strict=True)
+        return {column.name: pair for column, pair in pairs if pair[0] is not None}
 
     def every_file(self) -> list[PlannedFile]:
         return self._table.plan_files({}, known_of=self._position.name) if self._table.rows else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ from headwater.model.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from headwater.model.rows import Split
 
 DELETED = "_is_deleted"
 """Whether the source has deleted the row, where rows stay (`deletes: mark`)."""
@@ -64,6 +61,9 @@ class Shape:
 
     def rows_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Changes as rows of the table; a delete has its key and its position."""
+        batch = batch.drop_columns(
+            [name for name in self._own_names() if name in batch.schema.names and name != POSITION]
+        )
         if self.mode == "history":
             upserts = pc.not_equal(batch.column(OP), "d")
             current = pc.if_else(upserts, pa.scalar(value=True), pa.scalar(None, pa.bool_()))
@@ -101,7 +101,3 @@ def _check_names(rows: ChangeRows, own: tuple[str, ...]) -> None:
             f"{rows.stream}: the source's table has a column {taken[0]!r}, and so has the sink's own bookkeeping",
             hint="leave the column out at the source (column.exclude.list), or rename it there",
         )
-
-
-def splits_of(rows: ChangeRows) -> Iterator[Split]:
-    yield from getattr(rows, "splits", ())

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.model.errors import InputError, ValueNotKept
+from headwater.model.errors import ValueNotKept
 from headwater.sinks.iceberg.changes.batch import Batch
 from headwater.sinks.iceberg.changes.completing import Completed, Target, complete
 from headwater.sinks.iceberg.changes.seeking import Seeker
@@ -69,9 +69,9 @@ class TableOfChanges(ABC):
     def update(self, plan: UpsertPlan) -> Any | None:
         """The Iceberg update; None: the table has it all already."""
 
+    @abstractmethod
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
-        """Never asked: see `_chosen`."""
-        raise NotImplementedError
+        """Carry out a `merge`."""
 
     @property
     def vector_files(self) -> tuple[str, ...]:
@@ -84,15 +84,9 @@ class TableOfChanges(ABC):
     def _chosen(self, changes: int) -> UpsertPlan:
         """How so many keys come into the planned files."""
         batch = BatchStats(changes, len(self._batch) - changes)
-        plan = choose_upsert(
+        return choose_upsert(
             batch, stats_of(self._table.format_version, self._table.rows, self._planned), self._order.forced
         )
-        if plan.kind == "merge":
-            raise InputError(
-                f"{self._table.name}: changes cannot be merged: {plan.why}",
-                hint="let Headwater make the table (format version 3), or land in another one",
-            )
-        return plan
 
     def _hidden(self, seen: Bools) -> dict[str, Numbers]:
         """Rows of the landing's own files that nobody shall see."""
