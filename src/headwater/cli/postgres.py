@@ -108,7 +108,7 @@ def prepare(
         bool | None,
         typer.Option(
             "--via-root/--via-partitions",
-            help="Under which name changes of partitioned tables are published. Default: the table's own.",
+            help="Publish changes of partitioned tables under their own name (the default), or by --via-partitions under their partitions'.",
             show_default=False,
         ),
     ] = None,

@@ -7,14 +7,20 @@ from headwater.services.postgres_readiness import sql_text
 from headwater.services.postgres_readiness.address import Connection
 from headwater.services.postgres_readiness.preparation import Preparation
 
-# ALTER TABLE waits for open transactions, and whoever comes after it waits too.
-_PATIENCE = "SET LOCAL lock_timeout = '10s'"
+_PATIENCE_SECONDS = 10.0
 
 
-def apply(connection: Connection, preparation: Preparation, role_password: Secret | None) -> None:
+def apply(
+    connection: Connection,
+    preparation: Preparation,
+    role_password: Secret | None,
+    *,
+    patience_seconds: float = _PATIENCE_SECONDS,
+) -> None:
     """Run the statements in one transaction, then those that must run alone."""
     with connection.transaction():
-        connection.execute(_PATIENCE)
+        # ALTER TABLE waits for open transactions, and whoever comes after it waits too.
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{patience_seconds * 1000:.0f}ms"])
         for statement in preparation.statements:
             if statement.password_of is not None and role_password is not None:
                 _set_password(connection, statement.password_of, role_password)

@@ -1,0 +1,162 @@
+"""Signals as Debezium reads them, and what the signal table tells about snapshots. No server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pytest
+
+from headwater.model.errors import InputError
+from headwater.services.postgres_readiness.facts import Table
+from headwater.services.signals import message
+from headwater.services.signals.notifications import parse, told
+from headwater.services.signals.progress import standings
+
+ORDERS = Table(1, "public", "orders", "table", key=("id",))
+NOW = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
+
+
+def test_an_id_is_unique_and_says_when():
+    first, second = message.new_id(NOW), message.new_id(NOW)
+    assert first != second
+    assert first.startswith("headwater-20260302T093000Z-")
+    assert len(first) <= 42
+    assert message.written_at(first) == NOW
+    assert message.written_at("ad-hoc-1") is None
+
+
+def test_a_filter_is_a_condition_for_incremental_and_a_query_for_blocking_snapshots():
+    incremental = message.snapshot("i", [ORDERS], "incremental", {1: "state = 'DE'"})
+    assert json.loads(incremental.data) == {
+        "type": "incremental",
+        "data-collections": ["public.orders"],
+        "additional-conditions": [{"data-collection": "public.orders", "filter": "state = 'DE'"}],
+    }
+    blocking = message.snapshot("i", [ORDERS], "blocking", {1: "state = 'DE'"})
+    (condition,) = json.loads(blocking.data)["additional-conditions"]
+    assert condition["filter"] == """SELECT * FROM "public"."orders" WHERE state = 'DE'"""
+    assert "additional-conditions" not in json.loads(message.snapshot("i", [ORDERS], "blocking", {}).data)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("orders", "public.orders"),
+        ("Bestellungen_ä", "public.Bestellungen_ä"),
+        ("a-b", "public.a-b"),
+        ("a$b", r"public\.a\$b"),
+        ("a(b", r"public\.a\(b"),
+        ("odd name", '"public"."odd name"'),
+        ("a.b", '"public"."a.b"'),
+        ("it's", '"public"."it\'s"'),
+        ('a"b', '"public"."a""b"'),
+    ],
+)
+def test_names_are_said_so_that_they_match_only_themselves(name, said):
+    assert message.collection(Table(1, "public", name, "table")) == said
+
+
+@pytest.mark.parametrize("name", ["odd (name)", "[a]", "a''b"])
+def test_names_that_debezium_would_read_as_something_else_are_refused(name):
+    with pytest.raises(InputError, match="a signal cannot name it"):
+        message.collection(Table(1, "public", name, "table"))
+
+
+def test_filters_of_tables_that_differ_in_case_only_are_refused():
+    other = Table(2, "public", "Orders", "table")
+    with pytest.raises(InputError, match=r"public\.orders and public\.Orders"):
+        message.snapshot("i", [ORDERS, other], "incremental", {1: "true"})
+    message.snapshot("i", [ORDERS, other], "incremental", {})
+
+
+def test_a_stop_without_tables_is_about_all():
+    assert json.loads(message.stop("i", []).data) == {"type": "incremental"}
+    assert json.loads(message.stop("i", [ORDERS]).data)["data-collections"] == ["public.orders"]
+
+
+def opened(chunk: str, **more: str) -> tuple[str, str, str]:
+    return f"{chunk}-open", "snapshot-window-open", json.dumps({"openWindowTimestamp": "2026-03-02T09:30:00Z", **more})
+
+
+def closed(chunk: str) -> tuple[str, str, str]:
+    return f"{chunk}-close", "snapshot-window-close", json.dumps({"closeWindowTimestamp": "2026-03-02T09:30:01Z"})
+
+
+def asked(signal_id: str, **data: object) -> tuple[str, str, str]:
+    return signal_id, "execute-snapshot", json.dumps({"data-collections": ["public.orders"], **data})
+
+
+def test_watermarks_tell_how_far_an_incremental_snapshot_is():
+    rows = [asked("a")]
+    assert standings(rows)[0].progress == "no chunk yet"
+    rows.append(opened("c1"))
+    assert standings(rows)[0].progress == "reading chunk 1"
+    rows.append(closed("c1"))
+    assert standings(rows)[0].progress == "1 chunk read"
+    rows += [opened("c2"), closed("c2"), asked("b"), opened("c3")]
+    first, second = standings(rows)
+    assert (first.progress, first.last_seen) == ("2 chunks read", "2026-03-02T09:30:01Z")
+    assert (second.progress, second.last_seen) == ("reading chunk 1", "2026-03-02T09:30:00Z")
+
+
+def test_a_watermark_that_names_its_signal_counts_for_that():
+    rows = [asked("a"), asked("b"), opened("c1", correlationId="a"), closed("c1")]
+    assert [one.progress for one in standings(rows)] == ["1 chunk read", "no chunk yet"]
+
+
+def test_signals_of_others_are_shown_whatever_they_hold():
+    rows = [
+        ("1", "log", '{"message": "hello"}'),
+        ("2", "execute-snapshot", "not json"),
+        ("3", "pause-snapshot", None),
+        asked("4", type="BLOCKING"),
+        opened("c0"),
+        ("5", "execute-snapshot", "[1]"),
+    ]
+    found = standings(rows)
+    assert [(one.id, one.kind, one.progress) for one in found] == [
+        ("1", "", ""),
+        ("2", "", "its data is no JSON: Debezium ignores it"),
+        ("3", "", ""),
+        ("4", "blocking", ""),
+        ("5", "", "its data is no JSON: Debezium ignores it"),
+    ]
+
+
+def notified(kind: str, *, schema: bool = False, **data: str) -> bytes:
+    payload = {
+        "id": "a",
+        "aggregate_type": "Incremental Snapshot",
+        "type": kind,
+        "additional_data": {"connector_name": "shop", **data},
+        "timestamp": 1695817046353,
+    }
+    return json.dumps({"schema": {}, "payload": payload} if schema else payload).encode()
+
+
+def test_notifications_tell_state_current_table_and_rows():
+    messages = [
+        notified("STARTED", schema=True),
+        notified("IN_PROGRESS", current_collection_in_progress="public.orders"),
+        notified("IN_PROGRESS", current_collection_in_progress="public.orders"),
+    ]
+    said = told([one for value in messages if (one := parse(value))])["a"]
+    assert (said.state, said.current, said.chunks) == ("IN_PROGRESS", "public.orders", 2)
+    messages += [
+        notified(
+            "TABLE_SCAN_COMPLETED", scanned_collection="public.orders", total_rows_scanned="7", status="SUCCEEDED"
+        ),
+        notified(
+            "TABLE_SCAN_COMPLETED", scanned_collection="public.log", total_rows_scanned="0", status="NO_PRIMARY_KEY"
+        ),
+        notified("COMPLETED"),
+    ]
+    said = told([one for value in messages if (one := parse(value))])["a"]
+    assert (said.state, said.current) == ("COMPLETED", None)
+    assert said.scanned == {"public.orders": "7 rows", "public.log": "NO_PRIMARY_KEY"}
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00\x01", b"[]", b'"x"', b'{"type": 1}', b'{"payload": null}'])
+def test_messages_that_are_no_notifications_are_passed_over(value):
+    assert parse(value) is None
