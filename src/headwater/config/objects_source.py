@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from headwater.config.ddl import parse_ddl
+from headwater.config.debezium import DebeziumSettings
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.kafka_client import KafkaClient
 from headwater.config.s3 import S3Settings
@@ -84,16 +85,18 @@ class ObjectsSource(Settings):
     """Look into folders below `url`."""
     min_age: Duration = Field(default="0s", validate_default=True)
     """Leave objects alone that were changed more recently: they may still be being written."""
-    format: Literal["json", "csv", "parquet", "avro", "text", "binary"] = "json"
-    """json: an object a line, or documents. text: a row per line, `value`. binary: a row per object, `value`."""
+    format: Literal["json", "csv", "parquet", "avro", "text", "binary", "debezium"] = "json"
+    """json: an object a line, or documents. text: a row per line, `value`. binary: a row per object, `value`. debezium: change events of one table in JSON, as Kafka Connect's S3 sinks write them, see docs/how-to/read-debezium.md."""
     json_as: Literal["auto", "lines", "document"] = "auto"
-    """For json: a JSON object on each line, or documents: JSON objects and arrays of them, over any lines. auto looks at each object's first line."""
+    """For json and debezium: a JSON object on each line, or documents: JSON objects and arrays of them, over any lines. auto looks at each object's first line."""
     csv: CsvSettings = CsvSettings()
     """For csv: how it is written."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
     """auto: by the key's ending, .gz or .zst."""
     schema: str | None = Field(default=None, examples=["id bigint, amount decimal(12,2), at timestamp"])  # type: ignore[assignment]
-    """For json and csv: the columns as Spark's DDL; fields that it does not name are left out. Without it the columns are found in the objects of each window, and kept."""
+    """For json, csv and debezium: the columns as Spark's DDL; fields that it does not name are left out. Without it the columns are found in the objects of each window, and kept."""
+    debezium: DebeziumSettings = DebeziumSettings()
+    """For debezium: what its events do not say."""
     metadata: list[ObjectMetadata] | dict[ObjectMetadata, str] = ["url"]
     """What becomes a column beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping gives names: `{url: source_file}`. `[]`: none."""
     max_objects: int = Field(default=100_000, gt=0)
@@ -148,8 +151,10 @@ class ObjectsSource(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> ObjectsSource:
-        if self.schema is not None and self.format not in ("json", "csv"):
-            raise ValueError(f"schema is for json and csv; {self.format} brings its own columns")
+        if self.schema is not None and self.format not in ("json", "csv", "debezium"):
+            raise ValueError(f"schema is for json, csv and debezium; {self.format} brings its own columns")
+        if self.format != "debezium" and "debezium" in self.model_fields_set:
+            raise ValueError("debezium: … belongs to format: debezium")
         names = [name.lower() for name in self.metadata_columns.values()]
         if len(set(names)) != len(names) or "" in names:
             raise ValueError("metadata: every column needs a name of its own")

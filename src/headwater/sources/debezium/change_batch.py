@@ -177,7 +177,7 @@ class ChangeBatch:
 
     def _note(self, which: pa.Array, reason: Callable[[int], str]) -> None:
         if which.true_count:
-            for row in np.flatnonzero(which.fill_null(value=False).to_numpy(zero_copy_only=False)).tolist():
+            for row in np.flatnonzero(which.fill_null(fill_value=False).to_numpy(zero_copy_only=False)).tolist():
                 self._wrong.setdefault(row, reason(row))
 
     def _struct(self, name: str) -> dict[str, pa.Array]:

@@ -15,8 +15,8 @@ def kept(kind: Kind, array: pa.Array) -> tuple[pa.Array, list[int]]:
     try:
         return kind.converted(array), []
     except (ValueError, ArithmeticError):
-        if len(array) == 1:
-            return pa.nulls(1, kind.column), [0]
+        if len(array) <= 1:
+            return pa.nulls(len(array), kind.column), [*range(len(array))]
     middle = len(array) // 2
     (left, bad), (right, more) = kept(kind, array[:middle]), kept(kind, array[middle:])
     return pa.concat_arrays([left, right]), [*bad, *(middle + place for place in more)]

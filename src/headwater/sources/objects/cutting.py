@@ -2,7 +2,7 @@
 
 | cut | into |
 | --- | --- |
-| JSON lines, text, not compressed | ranges of bytes; not where `metadata` asks for row numbers: counting lines would read all before |
+| JSON lines, events, text, not compressed | ranges of bytes; not where `metadata` asks for row numbers: counting lines would read all before |
 | Parquet, not compressed | row groups |
 | CSV | nothing: a line break may stand in quotes, and nobody knows without reading from the beginning |
 | JSON documents, Avro, binary, gzip, zstd | nothing |
@@ -40,7 +40,7 @@ _EVEN = 4  # splits are a multiple of it, so that two or four cores finish toget
 _LEAST = 8 << 20  # bytes that are worth a task
 _HEAD = 1 << 20  # bytes that a look at an object's beginning takes
 _SMALL = 8 << 20  # bytes of a split up to which its rows are estimated: only small windows want to know
-_BYTES_PER_ROW = {"json": 50, "csv": 25, "text": 25, "avro": 20, "parquet": 4}
+_BYTES_PER_ROW = {"json": 50, "csv": 25, "text": 25, "avro": 20, "parquet": 4, "debezium": 400}
 _EXPANDS = 10  # what compressed text grows by
 
 
@@ -141,7 +141,7 @@ def _row_groups(version: ObjectVersion, container: Container, reading: Reading) 
 
 def _has_lines(version: ObjectVersion, container: Container, reading: Reading) -> bool:
     """Whether it can be cut between lines."""
-    if reading.format not in ("json", "text") or reading.json_as == "document":
+    if reading.format not in ("json", "text", "debezium") or reading.json_as == "document":
         return False
     if any(name == "row" for name, _ in reading.metadata):
         return False

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headwater.config.objects_source import CsvSettings, ObjectMetadata, ObjectsSource
 from headwater.sources import ddl_schema
 from headwater.sources.json.found import ddl_of
+
+if TYPE_CHECKING:
+    from headwater.sources.debezium.events import EventReading
 
 METADATA_TYPES: Mapping[ObjectMetadata, pa.DataType] = {
     "url": pa.string(),
@@ -36,6 +40,7 @@ class Reading:
     compression: str = "auto"
     tries: int = 1  # how often an object is tried before it is set aside
     split_bytes: int = 128_000_000
+    events: EventReading | None = None  # for debezium
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,10 +51,11 @@ class Reading:
 
 def reading_of(settings: ObjectsSource, columns: Columns, stream: str) -> Reading:
     """By the settings, and by the columns that were found where the settings name none."""
+    events = _events(settings, columns, stream) if settings.format == "debezium" else None
     return Reading(
         stream=stream,
         format=settings.format,
-        content=_content(settings, columns),
+        content=events.schema if events else _content(settings, columns),
         metadata=tuple(settings.metadata_columns.items()),
         declared=settings.schema is not None,
         json_as=settings.json_as,
@@ -57,7 +63,14 @@ def reading_of(settings: ObjectsSource, columns: Columns, stream: str) -> Readin
         compression=settings.compression,
         tries=settings.tries,
         split_bytes=settings.split_bytes,
+        events=events,
     )
+
+
+def _events(settings: ObjectsSource, columns: Columns, stream: str) -> EventReading:
+    from headwater.sources.debezium.objects import reading_of as events_of  # noqa: PLC0415 - other formats need none of it
+
+    return events_of(settings, columns, stream)
 
 
 def schema_of(settings: ObjectsSource, columns: Columns) -> pa.Schema:

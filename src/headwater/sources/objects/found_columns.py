@@ -30,9 +30,15 @@ def columns_after(
     known: Columns, pages: Iterable[pa.Table], settings: ObjectsSource, container: Container
 ) -> dict[str, tuple[int, str]]:
     """The known columns, and those that the objects bring. Objects that cannot be read bring none; they fail later."""
-    if settings.schema is not None or settings.format in ("text", "binary"):
+    if settings.format in ("text", "binary") or (settings.schema is not None and settings.format != "debezium"):
         return dict(known)
     objects = [one for page in pages for one in _listed(page)]
+    if settings.format == "debezium":
+        from headwater.sources.debezium.objects import columns_after as of_events  # noqa: PLC0415 - for these alone
+
+        loaded = (held for _, held in contents(container, objects, settings.compression))
+        good = (content for content in loaded if not isinstance(content, ObjectFailed))
+        return dict(of_events(known, good, settings, container.address))
     if settings.format in ("parquet", "avro"):
         from headwater.sources.objects.declared_columns import declared_columns  # noqa: PLC0415 - for these alone
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.config.objects_source import ObjectsSource
+from headwater.model.changes import POSITION
 from headwater.model.marks import ObjectsMark
-from headwater.model.rows import Rows
+from headwater.model.rows import Rows, Split
 from headwater.sources.objects.container import Container
 from headwater.sources.objects.cutting import cut
-from headwater.sources.objects.decoding import reading_of
-from headwater.sources.split_rows import ArrowRows
+from headwater.sources.objects.decoding import Reading, reading_of
+from headwater.sources.split_rows import ArrowChangeRows, ArrowRows
+
+if TYPE_CHECKING:
+    from headwater.sources.debezium.events import EventReading
 
 
 def window_rows(
@@ -27,6 +32,9 @@ def window_rows(
     start, end = span
     reading = reading_of(settings, end.columns, stream)
     read = [page.filter(pc.equal(page["state"], "read")) for page in pages]
+    if reading.events is not None:
+        splits = cut(iter(read), settings, container, reading)
+        return change_rows(reading, reading.events, splits, settings.metadata_columns.get("url", ""))
     return ArrowRows(
         stream=stream,
         schema=reading.schema,
@@ -36,6 +44,19 @@ def window_rows(
         part_column=settings.metadata_columns.get("url", ""),
         earlier=tuple(container.url(key) for page in pages for key in _earlier(page, start, settings)),
         part_prefix=container.url(""),
+    )
+
+
+def change_rows(reading: Reading, events: EventReading, splits: tuple[Split, ...], part_column: str) -> Rows:
+    """Changes stay what they are when the object that brought them is changed or gone: nothing is replaced."""
+    return ArrowChangeRows(
+        reading.stream,
+        reading.schema,
+        events.key,
+        (POSITION,),
+        splits,
+        part_column,
+        table_columns=tuple(events.columns.names),
     )
 
 

@@ -26,6 +26,7 @@ from headwater.sources.objects.formats.opening import open_decoder, schema_for_d
 from headwater.sources.objects.listed import Listed
 from headwater.sources.objects.metadata import with_metadata
 from headwater.sources.objects.pieces import read_piece
+from headwater.sources.objects.reading import change_rows
 from headwater.sources.objects.splits import ObjectsReader
 from headwater.sources.split_rows import ArrowRows
 
@@ -36,7 +37,9 @@ def replay(rejects: Sequence[Reject], reading: Reading, container: Container) ->
         return []
     splits = (ReplaySplit(tuple(rejects), reading, container),)
     part_column = dict(reading.metadata).get("url", "")
-    return [ArrowRows(reading.stream, reading.schema, (), (), splits, part_column)]
+    if reading.events is None:
+        return [ArrowRows(reading.stream, reading.schema, (), (), splits, part_column)]
+    return [change_rows(reading, reading.events, splits, part_column)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class ReplaySplit:
 
     def _decoded(self, reject: Reject, version: ObjectVersion) -> Decoded:
         """Raises ObjectGone, ObjectChanged, where bytes alone do not do."""
-        if self.reading.format in ("json", "csv", "text"):
+        if self.reading.format in ("json", "csv", "text", "debezium"):
             made, number = self._from_bytes(reject), np.array([int(reject.place["row"])])
             made.parts = [replace(part, numbers=number[: part.rows.num_rows]) for part in made.parts]
             return made
@@ -99,6 +102,10 @@ class ReplaySplit:
     def _from_bytes(self, reject: Reject) -> Decoded:
         if self.reading.format == "json":
             return JsonObjects(schema_for_decoding(self.reading), "document").element(reject.payload)
+        if self.reading.events is not None:
+            from headwater.sources.debezium.objects import EventObjects  # noqa: PLC0415 - other formats need none of it
+
+            return EventObjects(self.reading.events, "lines").element(reject.payload)
         if self.reading.format == "csv":
             headed = replace(self.reading, csv=self.reading.csv.model_copy(update={"header": True}))
             return open_decoder(headed).decode([_with_header(reject, self.reading.csv)])

@@ -14,7 +14,7 @@ from headwater.sources.objects.formats.decoded import Decoded, Decoder, DecodesL
 _NO_COLUMN = pa.schema([pa.field("", pa.string())])
 
 
-def open_decoder(reading: Reading) -> Decoder:
+def open_decoder(reading: Reading) -> Decoder:  # noqa: PLR0911 - one case per format is the clearest form
     """For one task; what a format needs is imported only for it."""
     schema = schema_for_decoding(reading)
     match reading.format:
@@ -38,6 +38,11 @@ def open_decoder(reading: Reading) -> Decoder:
             from headwater.sources.objects.formats.avro import AvroObjects  # noqa: PLC0415
 
             return AvroObjects(schema)
+        case "debezium":
+            from headwater.sources.debezium.objects import EventObjects  # noqa: PLC0415
+
+            assert reading.events is not None  # noqa: S101 - made with the format
+            return EventObjects(reading.events, reading.json_as)
         case _:
             from headwater.sources.objects.formats.binary import BinaryObjects  # noqa: PLC0415
 
