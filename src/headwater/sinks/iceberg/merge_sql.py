@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from headwater.sinks.iceberg.naming import quote
 from headwater.sinks.iceberg.types import TableSchema
@@ -44,9 +45,21 @@ def replace_statement(target: str, rows: str, removed: str, *, schema: TableSche
 
 
 def changes_statement(
-    target: str, upserts: str, deletes: str, *, schema: TableSchema, key: Sequence[str], position: str, bounds: Bounds
+    target: str,
+    upserts: str,
+    deletes: str,
+    late: str,
+    *,
+    schema: TableSchema,
+    key: Sequence[str],
+    position: str,
+    after: int,
+    bounds: Bounds,
 ) -> str:
-    """The last change of each key, if it is later than the table's row: `upserts` and `deletes` are views of the batch."""
+    """The last change of each key, if it is later than the table's row.
+
+    Only those after a position count. `upserts` and `deletes` are views of the batch, `late` of keys that something later happened to, though no row tells.
+    """
     names, gone = [column.name for column in schema.columns], _REMOVED
     listed = ", ".join(quote(name) for name in names)
     columns = ", ".join(_selected(column.name, column.type) for column in schema.columns)
@@ -55,10 +68,12 @@ def changes_statement(
     updates = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in names)
     return (
         f"MERGE INTO {target} AS t\n"  # noqa: S608 - identifiers are quoted, values escaped
-        f"USING (SELECT {listed}, {gone} FROM (SELECT *, row_number() OVER (PARTITION BY "
+        f"USING (SELECT * FROM (SELECT {listed}, {gone} FROM (SELECT *, row_number() OVER (PARTITION BY "
         f"{', '.join(quote(column) for column in key)} ORDER BY {quote(position)} DESC) AS `headwater number of row`\n"
         f"FROM (SELECT {columns}, false AS {gone} FROM {quote(upserts)} UNION ALL "
-        f"SELECT {columns}, true FROM {quote(deletes)})) WHERE `headwater number of row` = 1) AS s\n"
+        f"SELECT {columns}, true FROM {quote(deletes)})) WHERE `headwater number of row` = 1\n"
+        f"AND {quote(position)} > {literal(Decimal(after))})\n"
+        f"LEFT ANTI JOIN {quote(late)} USING ({', '.join(quote(column) for column in key)})) AS s\n"
         f"ON {' AND '.join([*on, *_within(bounds)])}\n"
         f"WHEN MATCHED AND {later} AND s.{gone} THEN DELETE\n"
         f"WHEN MATCHED AND {later} THEN UPDATE SET {updates}\n"

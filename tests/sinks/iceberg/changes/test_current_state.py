@@ -51,6 +51,10 @@ class Target:
                 window += part[begin : max(begin, end)]
                 at[n] = max(at[n], end)
             self.land(window, splits=chance.choice([1, 2]))
+            if chance.random() < 1 / 3:  # any part of what has landed comes once more, by itself
+                part = chance.choice([part[: at[n]] for n, part in enumerate(parts)])
+                begin = chance.randrange(len(part) + 1)
+                self.land(part[begin : begin + chance.randrange(3)])
         while self.rejects:
             before = len(self.rejects)
             self.replay_rejects()
@@ -216,7 +220,7 @@ STEPS = st.lists(
 
 @settings(
     deadline=None,
-    max_examples=25,
+    max_examples=20,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

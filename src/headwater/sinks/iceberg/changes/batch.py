@@ -18,7 +18,7 @@ from headwater.changes.keys import KeyNumbers
 from headwater.changes.latest import InOrder, in_order
 from headwater.changes.positions import Positions, joined
 from headwater.model.changes import MISSING, OLD_KEY, OP, POSITION
-from headwater.sinks.iceberg.changes.old_keys import old_key_values
+from headwater.sinks.iceberg.changes.other_keys import old_key_values
 from headwater.sinks.iceberg.changes.writing import ChangeFiles, read_staged
 from headwater.sinks.iceberg.conform import exact_cast
 from headwater.sinks.iceberg.keyscan import KeyColumn, ScanUnit, read_groups

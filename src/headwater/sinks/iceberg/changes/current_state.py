@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headwater.changes.positions import Positions
 from headwater.sinks.iceberg.changes.gathering import take_rows
+from headwater.sinks.iceberg.changes.other_keys import as_text
 from headwater.sinks.iceberg.changes.table_of_changes import TableOfChanges
+from headwater.sinks.iceberg.keyset import plain
 from headwater.sinks.iceberg.merge_sql import changes_statement
 from headwater.sinks.iceberg.naming import quote
-from headwater.sinks.iceberg.removing import removal_of
+from headwater.sinks.iceberg.removing import removal_of, stats_of
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.upsert import DELETION_VECTORS, UpsertPlan
@@ -80,7 +83,7 @@ class CurrentState(TableOfChanges):
             return None
         seen = np.zeros(len(batch), np.bool_)
         seen[applied] = True
-        return self._delta.update(self._planned, removal, self._hidden(seen & ~batch.deletes))
+        return self._published(removal, seen & ~batch.deletes)
 
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
         """Carry out a `merge`: as `update`, by Spark. Where the table can, deletes keep their positions all the same."""
@@ -94,7 +97,12 @@ class CurrentState(TableOfChanges):
         name = self._order.shape.position
         bounds = self._seeker.bounds(batch.key_values(standing)) if len(standing) else {}
         statement = partial(
-            changes_statement, schema=self._table.schema, key=self._order.key, position=name, bounds=bounds
+            changes_statement,
+            schema=self._table.schema,
+            key=self._order.key,
+            position=name,
+            after=barrier,
+            bounds=bounds,
         )
         void = f"{quote(name)} <= {barrier}BD"
         merge_on_branch(
@@ -104,10 +112,25 @@ class CurrentState(TableOfChanges):
             stamp=stamp,
             branch=branch,
             rows=[rows, gone],
+            more=[self._late_keys(standing)],
             first=(lambda target: f"DELETE FROM {target} WHERE {void}") if self._files.truncates else None,  # noqa: S608
         )
         if gone and self._table.format_version >= DELETION_VECTORS:
             self._delta.keep_unseen(branch, self._files.deletes, stamp)
+
+    def _late_keys(self, standing: Numbers) -> pa.Table:
+        """Keys whose rows are gone from the table by something later than their changes: MERGE sees only what is there."""
+        readable = len(standing) and not stats_of(0, 0, self._planned).unreadable
+        late = self._hits(UpsertPlan("delete-append", ""), standing)[1] if readable else np.empty(0, np.bool_)
+        keys = (
+            self._batch.keys_numbered(np.flatnonzero(late))
+            if late.any()
+            else [plain(pa.array([], c.type)) for c in self._key]
+        )
+        return pa.table(
+            [as_text(column.type, values) for column, values in zip(self._key, keys, strict=True)],
+            names=list(self._order.key),
+        )
 
     def _hits(self, plan: UpsertPlan, standing: Numbers) -> tuple[dict[str, Numbers], Bools]:
         """Rows of the table that go, and which keys have a row there that is later than their change."""

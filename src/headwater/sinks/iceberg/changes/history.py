@@ -90,7 +90,7 @@ class History(TableOfChanges):
         self.properties = {TRUNCATES_PROPERTY: json.dumps(truncates)} if new_truncates else {}
         if not self.rows and not removal.rows and not self.properties and not self._new_deletes(points, held):
             return None
-        return self._delta.update(self._planned, removal, self._hidden(found.seen))
+        return self._published(removal, found.seen)
 
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:  # noqa: ARG002 - a promise
         """Versions are found by the places of their rows: MERGE knows none."""

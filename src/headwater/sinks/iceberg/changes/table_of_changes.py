@@ -19,7 +19,7 @@ from headwater.sinks.iceberg.changes.seeking import Seeker
 from headwater.sinks.iceberg.changes.shapes import Shape
 from headwater.sinks.iceberg.changes.writing import ChangeFiles
 from headwater.sinks.iceberg.keyscan import KeyColumn
-from headwater.sinks.iceberg.removing import Delta, stats_of
+from headwater.sinks.iceberg.removing import Delta, Removal, stats_of
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
 from headwater.sinks.iceberg.types import arrow_type
@@ -87,6 +87,11 @@ class TableOfChanges(ABC):
         return choose_upsert(
             batch, stats_of(self._table.format_version, self._table.rows, self._planned), self._order.forced
         )
+
+    def _published(self, removal: Removal, seen: Bools) -> Any:
+        """The update that adds the landing's files, of which only these changes are seen, and takes rows away."""
+        made = self._delta.update(self._planned, removal, self._hidden(seen))
+        return made or self._table.append([])  # a property of the table needs a landing, too
 
     def _hidden(self, seen: Bools) -> dict[str, Numbers]:
         """Rows of the landing's own files that nobody shall see."""

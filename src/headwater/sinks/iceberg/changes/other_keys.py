@@ -1,4 +1,4 @@
-"""Former keys, which events bring as JSON, in the types of the key's columns."""
+"""Keys in other forms: former ones, which events bring as JSON, and those that Spark is given."""
 
 from __future__ import annotations
 
@@ -38,3 +38,10 @@ def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - one line pe
     if pa.types.is_binary(kind):
         return value.encode() if isinstance(value, str) else value
     return value
+
+
+def as_text(kind: pa.DataType, values: pa.Array) -> pa.Array:
+    """As Spark knows them: UUIDs are texts there."""
+    if not isinstance(kind, pa.BaseExtensionType):
+        return values
+    return pa.array([str(uuid.UUID(bytes=value)) for value in values.to_pylist()], pa.string())
