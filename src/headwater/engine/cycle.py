@@ -6,12 +6,14 @@ import datetime as dt
 import time
 import uuid
 from dataclasses import replace
+from functools import partial
 
 from headwater.engine.attempting import attempt_at
 from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.parts import Parts
 from headwater.engine.planning import next_window
 from headwater.engine.result import CycleResult
+from headwater.engine.side_by_side import side_by_side
 from headwater.model.errors import HeadwaterError, RunError
 from headwater.model.landing import Landing
 from headwater.model.progress import HistoryEntry, Intent, Progress
@@ -111,20 +113,28 @@ class _Cycle:
             rows = [parts.transformed(parts.rejects.tray.watching(stream)) for stream in streams]
             parts.faults.reach("read.after")
             sinks = parts.sinks()
+            left = len(sinks) * len(rows)
             for sink in sinks:
-                for stream in rows:
-                    landing = self._known(sink, stream, attempt, intent) if resumed else None
-                    if landing is None:
-                        parts.faults.reach("land.before")
-                        landing = sink.land(attempt, stream)
-                        parts.rejects.settle()  # again, for a sink that publishes while it reads
-                        parts.faults.reach("land.after")
-                        self._log_landing(landing)
+                known = intent if resumed else None
+                for landing in side_by_side(sink, rows, partial(self._land, sink, attempt, known)):
+                    left -= 1
                     intent = replace(intent, landed=_with(intent.landed, landing, *parts.rejects.landings()))
-                    if sink is not sinks[-1] or stream is not rows[-1]:
-                        # A crash between two sinks is finished, not repeated, even where the sink cannot tell.
+                    if left:
+                        # A crash between two landings is finished, not repeated, even where the sink cannot tell.
                         progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
         return progress.intending(intent)
+
+    def _land(self, sink: Sink, attempt: Attempt, known: Intent | None, stream: Rows) -> Landing:
+        """One stream in one sink; `known` is the intent of an earlier process, of which something may have landed."""
+        parts = self._parts
+        landing = self._known(sink, stream, attempt, known) if known else None
+        if landing is None:
+            parts.faults.reach("land.before")
+            landing = sink.land(attempt, stream)
+            parts.rejects.settle()  # again, for a sink that publishes while it reads
+            parts.faults.reach("land.after")
+            self._log_landing(landing)
+        return landing
 
     def _tell_of_postponed(self) -> None:
         parts = sorted(self._parts.rejects.postponed)

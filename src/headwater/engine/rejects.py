@@ -7,6 +7,7 @@ reject, by its id; to land the same one again changes nothing.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ class Rejects:
         self._postpone: Postpone | None = None
         self._postponed: frozenset[str] = frozenset()
         self._landed: dict[str, tuple[frozenset[str], Landing]] = {}  # by stream
+        self._settling = threading.Lock()  # streams that land side by side settle together
 
     def begin(self, attempt: Attempt, postpone: Postpone | None = None) -> None:
         """A new window, or another try at one. Parts of it that bring no row at all are told to `postpone`."""
@@ -44,6 +46,10 @@ class Rejects:
 
     def settle(self) -> None:
         """Land what has been set aside so far. Called before anything of the window is published."""
+        with self._settling:
+            self._settle()
+
+    def _settle(self) -> None:
         everything = self.tray.found()
         for stream, found in _by_stream([reject for reject in everything if not reject.again]).items():
             ids = frozenset(reject.id for reject in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.faults import Faults
 from headwater.model.landing import Landing
@@ -56,3 +56,11 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Give back connections."""
+
+
+@runtime_checkable
+class LandsSideBySide(Protocol):
+    """A sink that lands several streams at a time, each from a thread of its own."""
+
+    @property
+    def streams_at_once(self) -> int: ...

@@ -45,6 +45,11 @@ class IcebergSink:
     def label(self) -> str:
         return self._label
 
+    @property
+    def streams_at_once(self) -> int:
+        """Tables are apart, and most of a small landing is waiting: for the catalog, for Spark to begin."""
+        return 4
+
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:
         """The landing of this window, from the table's own history."""
         name = self._name(attempt, stream)
