@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.marks import OffsetsMark
 from headwater.sources.debezium.found import entry_of, known_key
-from headwater.sources.debezium.found_values import kinds_of_rows
+from headwater.sources.debezium.found_values import Rows
 from headwater.sources.json.found import observe
 from headwater.testing import marks as laws
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, rows, with_schema
@@ -185,8 +185,9 @@ VALUES = st.one_of(
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
 def test_kinds_found_by_arrow_are_those_found_one_by_one(found):
-    quickly: dict = {}
-    kinds_of_rows([as_bytes(event("c", row)) for row in found], quickly)
+    quickly = Rows()
+    quickly.see([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(found)])
     exactly: dict = {}
     observe([json.dumps(row).encode() for row in found], exactly)
-    assert quickly == exactly
+    assert quickly.kinds == exactly
+    assert quickly.tables == {f"t{n}" for n in range(len(found))}

@@ -150,3 +150,9 @@ def test_objects_of_flattened_events_are_refused_before_they_are_read(shelf: She
     shelf.put("1", b'{"id": 1, "name": "x"}\n')
     with pytest.raises(InputError, match="ExtractNewRecordState"):
         Reader(shelf).poll()
+
+
+def test_events_of_two_tables_are_two_streams(shelf: Shelf):
+    shelf.put("1", b"".join(as_bytes(event("c", {"id": 1}, table=name)) + b"\n" for name in ("orders", "items")))
+    with pytest.raises(InputError, match="several tables: items, orders"):
+        Reader(shelf).poll()

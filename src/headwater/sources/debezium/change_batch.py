@@ -90,8 +90,8 @@ class ChangeBatch:
         if not self._key:
             return
         rows = np.flatnonzero(pc.equal(self._op, "c").to_numpy(zero_copy_only=False))
-        found = [(int(row), messages.old_key(int(self._indices[row]))) for row in rows]
-        moved = [(row, key) for row, key in found if key is not None]
+        asked = zip(rows.tolist(), self._indices[rows].tolist(), strict=True)
+        moved = [(row, key) for row, index in asked if (key := messages.old_key(index)) is not None]
         if not moved:
             return
         read = keys.read([key for _, key in moved])

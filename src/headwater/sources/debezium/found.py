@@ -17,12 +17,12 @@ from headwater.model.changes import CHANGE_COLUMNS
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.sources.ddl_schema import ddl_of, schema_of
 from headwater.sources.debezium.envelope import Envelopes, Shape
-from headwater.sources.debezium.found_values import kinds_of_rows
+from headwater.sources.debezium.found_values import Rows, fields_in
 from headwater.sources.debezium.kinds import is_wider, kind_of
 from headwater.sources.debezium.not_rows import Nothing, is_envelope, why_no_event, why_none
 from headwater.sources.debezium.positions import known_connectors
 from headwater.sources.debezium.renamed import renamed
-from headwater.sources.json.found import Columns, Kinds, check_names, with_new
+from headwater.sources.json.found import Columns, check_names, with_new
 from headwater.sources.json.strict import Misfit, document
 
 _KEY = " key"  # behind a stream's name: Kafka's topics have no space in theirs
@@ -41,7 +41,7 @@ class Look:
         self._declared = schema_of(declared) if declared is not None else None
         self._values, self._keys = Envelopes(), Envelopes()
         self._shapes: dict[Shape, None] = {}
-        self._kinds: Kinds = {}
+        self._rows = Rows()
         self._key: tuple[str, ...] = ()
         self._strange = ""  # why the first message that is no event should not be there
 
@@ -55,6 +55,11 @@ class Look:
             if shape.schema is None and self._declared is None:
                 self._see_rows(self._values.grouped(values)[shape].payloads)
 
+    @property
+    def tables(self) -> set[str]:
+        """Whose rows have been seen."""
+        return self._rows.tables
+
     def columns(self, known: Columns, taken: set[str]) -> Columns:
         """The known columns, wider where the events need it, and new ones behind them. Raises SchemaRefused, InputError."""
         if self._declared is not None:
@@ -63,7 +68,7 @@ class Look:
         for shape in self._shapes:
             for name, schema in shape.struct("after").items():
                 self._add(made, name, kind_of(schema).column)
-        made = dict(with_new(made, self._kinds))
+        made = dict(with_new(made, self._rows.kinds))
         if not made and self._strange:
             raise InputError(
                 f"{self._stream}: no Debezium event in the window: {self._strange}",
@@ -100,25 +105,26 @@ class Look:
     def _see_shape(self, shape: Shape, payload: bytes) -> None:
         names = shape.fields() if shape.schema is not None else _names(payload)
         if is_envelope(names):
-            self._check_connector(payload)
+            self._see_source(payload)
             self._shapes[shape] = None
         elif shape.schema is not None:
             with contextlib.suppress(Nothing):
                 self._strange = self._strange or why_no_event(names)
 
     def _see_rows(self, payloads: Sequence[bytes]) -> None:
-        kinds_of_rows(payloads, self._kinds)
+        self._rows.see(payloads)
         # As long as there are no columns nobody reads the messages: none that should be an event may pass unseen (G8).
-        for payload in payloads if not self._kinds and not self._strange else ():
+        for payload in payloads if not self._rows.kinds and not self._strange else ():
             with contextlib.suppress(Nothing):
                 self._strange = self._strange or why_none(payload)
 
-    def _check_connector(self, payload: bytes) -> None:
+    def _see_source(self, payload: bytes) -> None:
         try:
-            source = dict(document(payload)).get("source")
-            named = dict(source).get("connector") if isinstance(source, list) else None
-        except (Misfit, ValueError):
+            source = fields_in(dict(document(payload)).get("source"))
+        except Misfit:
             return  # a reject, when it is read
+        self._rows.tables |= {name for name in [source.get("table")] if isinstance(name, str)}
+        named = source.get("connector")
         if isinstance(named, str) and named not in known_connectors():
             raise InputError(
                 f"{self._stream}: events of Debezium's connector for {named} cannot be ordered",

@@ -7,6 +7,8 @@ with a fraction have more of them, they are looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,22 +25,43 @@ _ROWS = ("after", "before")
 _LONG = float(1 << 63)
 
 
-def kinds_of_rows(payloads: Sequence[bytes], kinds: Kinds) -> None:
-    """Note what the rows' fields hold, after the changes and before."""
-    found = _guessed(payloads)
-    if found is not None:
-        for name, seen in found.items():
-            kinds.setdefault(name, set()).update(seen)
-    elif len(payloads) <= _FEW:
-        for payload in payloads:
-            _observe(payload, kinds)
-    else:
-        middle = len(payloads) // 2
-        kinds_of_rows(payloads[:middle], kinds)
-        kinds_of_rows(payloads[middle:], kinds)
+@dataclass
+class Rows:
+    """What has been seen in events."""
+
+    kinds: Kinds = field(default_factory=dict)  # of values, by the column
+    tables: set[str] = field(default_factory=set)  # that the rows are of
+
+    def see(self, payloads: Sequence[bytes]) -> None:
+        """Rows after the changes, and before."""
+        found = _guessed(payloads)
+        if found is not None:
+            self._add(found)
+        elif len(payloads) <= _FEW:
+            for payload in payloads:
+                self._observe(payload)
+        else:
+            middle = len(payloads) // 2
+            self.see(payloads[:middle])
+            self.see(payloads[middle:])
+
+    def _add(self, other: Rows) -> None:
+        for name, seen in other.kinds.items():
+            self.kinds.setdefault(name, set()).update(seen)
+        self.tables |= other.tables
+
+    def _observe(self, payload: bytes) -> None:
+        try:
+            event = dict(document(payload))
+        except Misfit:
+            return
+        for row in (event.get(name) for name in _ROWS):
+            if is_object(row):
+                observe([json_text(row).encode()], self.kinds)
+        self.tables |= {name for name in [fields_in(event.get("source")).get("table")] if isinstance(name, str)}
 
 
-def _guessed(payloads: Sequence[bytes]) -> Kinds | None:
+def _guessed(payloads: Sequence[bytes]) -> Rows | None:
     joined = one_line_each(payloads)
     if joined is None:
         return None
@@ -46,16 +69,25 @@ def _guessed(payloads: Sequence[bytes]) -> Kinds | None:
     table = _read(joined, letters)
     if table is None or table.num_rows != len(payloads):
         return None
-    made: Kinds = {}
+    made = Rows()
     for column in (table.column(name).combine_chunks() for name in _ROWS if name in table.column_names):
         kind = column.type
-        fields = zip([field.name for field in kind], column.flatten(), strict=True) if pa.types.is_struct(kind) else ()
+        fields = zip([one.name for one in kind], column.flatten(), strict=True) if pa.types.is_struct(kind) else ()
         for name, values in fields:
             seen = _kinds(values, letters)
             if seen is None:
                 return None
-            made.setdefault(name, set()).update(seen)
+            made.kinds.setdefault(name, set()).update(seen)
+    made.tables = _tables(table)
     return made
+
+
+def _tables(table: pa.Table) -> set[str]:
+    kind = table.schema.field("source").type if "source" in table.column_names else pa.null()
+    if not pa.types.is_struct(kind) or kind.get_field_index("table") < 0:
+        return set()
+    names = pc.struct_field(table.column("source"), "table").unique().to_pylist()
+    return {name for name in names if isinstance(name, str)}
 
 
 def _read(joined: bytes, letters: np.ndarray) -> pa.Table | None:
@@ -93,11 +125,11 @@ def _has_long_fractions(letters: np.ndarray) -> bool:
     return any(points[begins[run] : ends[run]].any() for run in long.tolist())
 
 
-def _observe(payload: bytes, kinds: Kinds) -> None:
-    try:
-        event = dict(document(payload))
-    except Misfit:
-        return
-    for row in (event.get(name) for name in _ROWS):
-        if isinstance(row, list) and type(row) is not list:
-            observe([json_text(row).encode()], kinds)
+def is_object(value: object) -> bool:
+    """Of what `document` gives: its arrays are lists, and its objects more than that."""
+    return isinstance(value, list) and type(value) is not list
+
+
+def fields_in(value: Any) -> dict[str, Any]:
+    """Of an object; of anything else none."""
+    return dict(value) if is_object(value) else {}

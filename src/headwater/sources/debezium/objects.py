@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.config.objects_source import ObjectsSource
+from headwater.model.errors import InputError
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.debezium.events import EventReading, EventRows
 from headwater.sources.debezium.found import Look
@@ -85,6 +86,11 @@ def columns_after(known: Columns, contents: Iterable[Content], settings: Objects
             except ObjectFailed:
                 continue
             look.see(found.values, [found.key(n) for n in range(len(found.values))])
+    if len(look.tables) > 1:
+        raise InputError(
+            f"{where}: events of several tables: {', '.join(sorted(look.tables))}",
+            hint="a stream is one table: write a url or a pattern for each, in a pipeline of its own",
+        )
     columns, key = parted(known)
     columns = look.columns(columns, set(settings.metadata_columns.values()))
     names = look.key(key, columns)

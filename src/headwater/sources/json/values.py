@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
@@ -44,7 +44,9 @@ class JsonValues:
 
     def parse(self, values: Sequence[bytes | None]) -> Parsed:
         """A row for every message that has one, in order; a message without a value is one without fields."""
-        return self._parsed([b"{}" if value is None else value for value in values])
+        if None in values:
+            return self._parsed([b"{}" if value is None else value for value in values])
+        return self._parsed(cast("Sequence[bytes]", values))
 
     def _parsed(self, values: Sequence[bytes]) -> Parsed:
         parsed = Parsed()
@@ -59,7 +61,8 @@ class JsonValues:
         """Parse what can be parsed at once; give the small parts that need a closer look, in order."""
         if begin == end:
             return
-        batch = self._fast.parse(values[begin:end]) if self._use_fast else None
+        some = values if end - begin == len(values) else values[begin:end]
+        batch = self._fast.parse(some) if self._use_fast else None
         if batch is not None:
             parsed.batches.append(batch)
         elif end - begin <= _FEW or not self._use_fast:
