@@ -50,7 +50,18 @@ class EventDecoding:
 
     def rows(self, splits: tuple[Split, ...]) -> Rows:
         names = tuple(self.reading.columns.names)
-        return ArrowChangeRows(self.stream, self.schema, self.reading.key, (POSITION,), splits, table_columns=names)
+        named = dict(self.metadata)
+        event_key = (named["partition"], named["offset"]) if {"partition", "offset"} <= named.keys() else ()
+        return ArrowChangeRows(
+            self.stream,
+            self.schema,
+            self.reading.key,
+            (POSITION,),
+            splits,
+            table_columns=names,
+            event_key=event_key,
+            arrival=named.get("timestamp", ""),
+        )
 
 
 class EventMessages:
