@@ -20,6 +20,7 @@ from headwater.sources.objects.reading import window_rows
 from headwater.sources.objects.replaying import replay
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
 from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.watching import Watcher
 
 MORE = {"topic": "src.public.orders", "partition": 0}
 
@@ -156,3 +157,18 @@ def test_events_of_two_tables_are_two_streams(shelf: Shelf):
     shelf.put("1", b"".join(as_bytes(event("c", {"id": 1}, table=name)) + b"\n" for name in ("orders", "items")))
     with pytest.raises(InputError, match="several tables: items, orders"):
         Reader(shelf).poll()
+
+
+def test_the_key_is_found_where_the_columns_are_declared(tmp_path: Path):
+    events = [
+        {"value": event("c", {"id": 1, "v": 5}), "key": {"id": 1}},
+        {"value": event("d", None, {"id": 1, "v": 0}), "key": {"id": 1}},
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_bytes(b"".join(as_bytes(one) + b"\n" for one in events))
+    watcher = Watcher(tmp_path, url=str(tmp_path / "in"), format="debezium", schema="id int, v int", metadata=[])
+    plan = watcher.source.stage(None, watcher.book.lease, "run")
+    with watcher.source.read(plan.window) as (rows,):
+        made = [row for split in rows.splits for batch in split.read() for row in batch.to_pylist()]
+    assert rows.key == ("id",)
+    assert [(row["_op"], row["id"], row["v"]) for row in made] == [("c", 1, 5), ("d", 1, None)]

@@ -34,7 +34,7 @@ def key_entry(stream: str) -> str:
 
 
 class Look:
-    """At the events of one stream."""
+    """At the events of one stream; `complete`: the settings say all of it, and nobody needs to look."""
 
     def __init__(self, stream: str, settings: DebeziumSettings, declared: str | None) -> None:
         self._stream, self._settings = stream, settings
@@ -43,6 +43,7 @@ class Look:
         self._shapes: dict[Shape, None] = {}
         self._rows = Rows()
         self._key: tuple[str, ...] = ()
+        self.complete = self._declared is not None and bool(settings.key_of(stream))
         self._strange = ""  # why the first message that is no event should not be there
 
     def see(self, values: Sequence[bytes | None], keys: Sequence[bytes | None]) -> None:

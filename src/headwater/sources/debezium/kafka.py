@@ -102,7 +102,7 @@ def columns_after(
     taken = set(settings.metadata_columns.values())
     for topic, group in groupby(ranges, key=lambda each: each.topic):
         look = Look(topic, settings.debezium, settings.schema)
-        for wanted in group:
+        for wanted in group if not look.complete else ():
             for batch in messages(reading, wanted):
                 look.see([one.value() for one in batch], [one.key() for one in batch])
         columns = look.columns(known.get(topic, {}), taken)

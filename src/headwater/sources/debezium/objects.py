@@ -79,7 +79,7 @@ def messages_of(lines: Sequence[Line]) -> Messages:
 def columns_after(known: Columns, contents: Iterable[Content], settings: ObjectsSource, where: str) -> Columns:
     """The known columns and the key, and what the objects bring. What cannot be read brings none, and fails later."""
     look = Look(where, settings.debezium, settings.schema)
-    for content in contents:
+    for content in contents if not look.complete else ():
         for chunk in chunks(content) if is_lines(content) else [content[:]]:
             try:
                 found = messages_of([line_of(line) for _, line in elements(unmarked(chunk), settings.json_as)])

@@ -72,7 +72,9 @@ def next_window(
     if generation <= mark.reached:
         new = pc.and_(new, pa.scalar(value=False))  # counted before the rewind
     count = mark.count + (pc.sum(new).as_py() or 0) - (queued.num_rows - read.num_rows)
-    columns = mark.columns if settings.schema else _columns_after(mark, read, settings, container)
+    # Events say their key, also where somebody wrote their columns.
+    known = settings.schema is not None and settings.format != "debezium"
+    columns = mark.columns if known else _columns_after(mark, read, settings, container)
     end = replace(mark, generation=generation, count=max(count, 0), columns=columns)
     return NextWindow(end, queued.num_rows, pc.sum(read["size"]).as_py() or 0, pages)
 
