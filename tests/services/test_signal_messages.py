@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 
 import pytest
 
@@ -47,20 +48,29 @@ def test_a_filter_is_a_condition_for_incremental_and_a_query_for_blocking_snapsh
         ("a-b", "public.a-b"),
         ("a$b", r"public\.a\$b"),
         ("a(b", r"public\.a\(b"),
-        ("odd name", '"public"."odd name"'),
-        ("a.b", '"public"."a.b"'),
-        ("it's", '"public"."it\'s"'),
-        ('a"b', '"public"."a""b"'),
+        ("odd name", "public.odd name"),
+        ("a.b", r"public\.a\.b"),
+        ("[x]", r"public\.\[x\]"),
     ],
 )
 def test_names_are_said_so_that_they_match_only_themselves(name, said):
     assert message.collection(Table(1, "public", name, "table")) == said
+    assert re.fullmatch(said, f"public.{name}")
 
 
-@pytest.mark.parametrize("name", ["odd (name)", "[a]", "a''b"])
-def test_names_that_debezium_would_read_as_something_else_are_refused(name):
-    with pytest.raises(InputError, match="a signal cannot name it"):
-        message.collection(Table(1, "public", name, "table"))
+@pytest.mark.parametrize("name", ["odd name", "a.b", "it's", 'a"b', "[a]", "a\tb"])
+def test_names_that_debezium_cannot_read_back_are_refused_for_incremental_snapshots(name):
+    table = Table(1, "public", name, "table", key=("id",))
+    with pytest.raises(InputError, match="break the connector for good"):
+        message.snapshot("i", [table], "incremental", {})
+    quoted = name.replace('"', '""')
+    (condition,) = json.loads(message.snapshot("i", [table], "blocking", {1: "true"}).data)["additional-conditions"]
+    assert condition["data-collection"] == f'"public"."{quoted}"'
+
+
+def test_a_name_that_cannot_stand_in_a_filter_is_refused():
+    with pytest.raises(InputError, match="in a filter"):
+        message.snapshot("i", [Table(1, "public", "a''b", "table")], "blocking", {1: "true"})
 
 
 def test_filters_of_tables_that_differ_in_case_only_are_refused():
@@ -124,9 +134,9 @@ def test_signals_of_others_are_shown_whatever_they_hold():
     ]
 
 
-def notified(kind: str, *, schema: bool = False, **data: str) -> bytes:
+def notified(kind: str, *, id: str = "a", schema: bool = False, **data: str) -> bytes:  # noqa: A002
     payload = {
-        "id": "a",
+        "id": id,
         "aggregate_type": "Incremental Snapshot",
         "type": kind,
         "additional_data": {"connector_name": "shop", **data},
@@ -155,6 +165,28 @@ def test_notifications_tell_state_current_table_and_rows():
     said = told([one for value in messages if (one := parse(value))])["a"]
     assert (said.state, said.current) == ("COMPLETED", None)
     assert said.scanned == {"public.orders": "7 rows", "public.log": "NO_PRIMARY_KEY"}
+
+
+def test_a_snapshot_that_was_stopped_whole_is_aborted_though_debezium_says_completed_first():
+    messages = [
+        notified("STARTED"),
+        notified("COMPLETED"),
+        notified("ABORTED", id="random", data_collections="public.orders"),
+    ]
+    said = told([one for value in messages if (one := parse(value))])
+    assert list(said) == ["a"]
+    assert (said["a"].state, said["a"].scanned) == ("ABORTED", {"public.orders": "stopped"})
+
+
+def test_a_snapshot_of_which_one_table_was_stopped_goes_on():
+    messages = [
+        notified("STARTED"),
+        notified("ABORTED", data_collections="public.orders"),
+        notified("IN_PROGRESS", current_collection_in_progress="public.other"),
+        notified("COMPLETED"),
+    ]
+    said = told([one for value in messages if (one := parse(value))])["a"]
+    assert (said.state, said.scanned) == ("COMPLETED", {"public.orders": "stopped"})
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00\x01", b"[]", b'"x"', b'{"type": 1}', b'{"payload": null}'])

@@ -18,6 +18,8 @@ _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.5
 _MOST = 20_000  # per partition, the newest: a notification comes with every chunk
 INCREMENTAL = "Incremental Snapshot"
+_ABORTED, _SCANNED = "ABORTED", "TABLE_SCAN_COMPLETED"
+_OVER = {"COMPLETED", _ABORTED, "SKIPPED"}
 
 
 @dataclass(frozen=True)
@@ -39,29 +41,36 @@ class Told:
     state: str  # STARTED, IN_PROGRESS, PAUSED, COMPLETED, ABORTED …
     current: str | None
     chunks: int
-    scanned: Mapping[str, str]  # table → `1,200 rows`, or why not
+    scanned: Mapping[str, str]  # table → `1200 rows`, or why not
 
 
 def told(notifications: Sequence[Notification]) -> Mapping[str, Told]:
-    """By id."""
+    """By id, from notifications in the order in which they were sent."""
     grouped: dict[str, list[Notification]] = {}
+    latest: dict[str, str] = {}  # by connector: the id of its last incremental snapshot
     for one in notifications:
-        grouped.setdefault(one.id, []).append(one)
+        name, connector = one.id, one.data.get("connector_name", "")
+        if one.about == INCREMENTAL:
+            # A snapshot that is stopped whole is first told to be complete, then aborted under an id of its own.
+            name = latest.get(connector, name) if one.type == _ABORTED and name not in grouped else name
+            latest[connector] = name
+        grouped.setdefault(name, []).append(one)
     return {name: _together(group) for name, group in grouped.items()}
 
 
 def _together(group: Sequence[Notification]) -> Told:
-    states = [one.type for one in group if one.type != "TABLE_SCAN_COMPLETED"]
-    # A snapshot that was stopped is told to be complete as well.
-    state = "ABORTED" if "ABORTED" in states else states[-1] if states else "STARTED"
+    states = [one.type for one in group if one.type != _SCANNED]
     running = [one.data.get("current_collection_in_progress") for one in group if one.type == "IN_PROGRESS"]
-    scanned = {}
+    tables = {}
     for one in group:
-        if one.type == "TABLE_SCAN_COMPLETED":
+        if one.type == _SCANNED:
             rows, status = one.data.get("total_rows_scanned", "?"), one.data.get("status", "")
-            scanned[one.data.get("scanned_collection", "?")] = f"{rows} rows" if status == "SUCCEEDED" else status
-    over = state in {"COMPLETED", "ABORTED", "SKIPPED"}
-    return Told(group[-1].about, state, None if over or not running else running[-1], len(running), scanned)
+            tables[one.data.get("scanned_collection", "?")] = f"{rows} rows" if status == "SUCCEEDED" else status
+        elif one.type == _ABORTED:
+            tables |= {name: "stopped" for name in one.data.get("data_collections", "").split(",") if name}
+    state = states[-1] if states else "STARTED"
+    current = running[-1] if running and state not in _OVER else None
+    return Told(group[-1].about, state, current, len(running), tables)
 
 
 def read_notifications(options: ClientOptions, topic: str, prefix: str | None) -> Sequence[Notification]:
