@@ -17,6 +17,7 @@ from headwater.config.s3 import S3Settings
 ObjectMetadata = Literal["url", "etag", "modified", "row"]
 SCHEMES = ("s3", "file", "gs", "az")
 
+_OF_EVENTS: tuple[ObjectMetadata, ...] = ("url", "row", "modified")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -98,7 +99,7 @@ class ObjectsSource(Settings):
     debezium: DebeziumSettings = DebeziumSettings()
     """For debezium: what its events do not say."""
     metadata: list[ObjectMetadata] | dict[ObjectMetadata, str] = ["url"]
-    """What becomes a column beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping gives names: `{url: source_file}`. `[]`: none."""
+    """What becomes a column beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping gives names: `{url: source_file}`. `[]`: none. For debezium url, row and modified by default: they name an event, and say when it came."""
     max_objects: int = Field(default=100_000, gt=0)
     """Objects per window."""
     max_bytes: int = Field(default=4_000_000_000, gt=0, examples=["1GB"])
@@ -129,7 +130,8 @@ class ObjectsSource(Settings):
         """What is shown of an object → the column's name."""
         if isinstance(self.metadata, dict):
             return dict(self.metadata)
-        return {name: f"object_{name}" for name in self.metadata}
+        as_written = self.format != "debezium" or "metadata" in self.model_fields_set
+        return {name: f"object_{name}" for name in (self.metadata if as_written else _OF_EVENTS)}
 
     @field_validator("max_bytes", "split_bytes", mode="before")
     @classmethod

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headwater.config.debezium import DebeziumSettings
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.debezium.events import Decoded, EventReading, EventRows
+from headwater.sources.debezium.events import Decoded, EventDecoder, EventReading
 from headwater.sources.debezium.found import Look
 from headwater.sources.debezium.transport import OLD_KEY_HEADER, Messages
 from headwater.sources.json.found import ddl_of
@@ -59,7 +59,7 @@ class Stream:
 
     def decode(self, messages: Messages) -> Decoded:
         reading = EventReading("shop.public.t", self.table, self.key, self.ddl is not None, self.settings)
-        made = EventRows(reading).decode(messages)
+        made = EventDecoder(reading).decode(messages)
         made.rows.validate(full=True)
         assert len(made.kept) == made.rows.num_rows
         return made

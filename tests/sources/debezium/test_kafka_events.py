@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from headwater.model.changes import CHANGE_COLUMNS, ChangeRows, change_fields
+from headwater.model.changes import CHANGE_COLUMNS, ChangeRows, EventRows, change_fields
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.marks import OffsetsMark
 from headwater.model.rows import Rows
@@ -48,6 +48,8 @@ def test_recorded_events_of_a_topic_are_change_rows(kafka: KafkaForTests):
     window = poller.look()
     (rows,) = streams(poller, window)
     assert isinstance(rows, ChangeRows)
+    assert isinstance(rows, EventRows)
+    assert (rows.event_key, rows.arrival) == (("kafka_partition", "kafka_offset"), "kafka_timestamp")
     assert (rows.stream, rows.key, rows.order) == (topic, ("id",), ("_position",))
     assert rows.schema.names == [
         *rows.table_columns,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.config.objects_source import ObjectsSource
-from headwater.model.changes import ChangeRows
+from headwater.model.changes import ChangeRows, EventRows
 from headwater.model.errors import InputError
 from headwater.model.marks import ObjectsMark
 from headwater.sources.objects.decoding import reading_of
@@ -95,6 +95,19 @@ def test_the_rows_are_those_of_the_topic(shelf: Shelf, form):
     assert [row["customer"] for row in made] == [value["after"] and value["after"]["customer"] for value in wanted]
     moved = [row["_old_key"] for row in made if row["_old_key"]]
     assert moved == ([] if form is bare else ["[3]"])
+
+
+def test_events_are_named_by_their_object_and_line(shelf: Shelf):
+    shelf.put("1", b"".join(as_bytes(event("c", {"id": n})) + b"\n" for n in range(3)))
+    given = {"url": shelf.container.address, "format": "debezium", "debezium": {"key": ["id"]}}
+    reader = Reader(shelf, debezium={"key": ["id"]})
+    reader.settings = ObjectsSource.model_validate(given)
+    assert [row["object_row"] for row in reader.poll()] == [1, 2, 3]
+    assert isinstance(reader.rows, EventRows)
+    assert (reader.rows.event_key, reader.rows.arrival) == (("object_url", "object_row"), "object_modified")
+    reader.settings = ObjectsSource.model_validate({**given, "metadata": ["url"]})
+    reader.poll()
+    assert (reader.rows.event_key, reader.rows.arrival) == ((), "")
 
 
 def test_a_document_of_many_events_is_read_too(shelf: Shelf):

@@ -41,7 +41,7 @@ class Decoded:
     rejected: list[tuple[int, str]]  # index of a message, reason
 
 
-class EventRows:
+class EventDecoder:
     """Decodes the events of one stream, from one thread."""
 
     def __init__(self, reading: EventReading) -> None:

@@ -14,7 +14,7 @@ from headwater.model.changes import POSITION
 from headwater.model.rejects import SetAside
 from headwater.model.rows import Rows, Split
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.debezium.events import EventReading, EventRows
+from headwater.sources.debezium.events import EventDecoder, EventReading
 from headwater.sources.debezium.found import Look, entry_of, key_entry, known_key
 from headwater.sources.debezium.transport import OLD_KEY_HEADER, Messages
 from headwater.sources.json.found import Columns, ddl_of
@@ -69,7 +69,7 @@ class EventMessages:
 
     def __init__(self, decoding: EventDecoding) -> None:
         self._decoding, self._schema = decoding, decoding.schema
-        self._rows = EventRows(decoding.reading)
+        self._rows = EventDecoder(decoding.reading)
         self._text_key = decoding.key_as == "text" and any(name == "key" for name, _ in decoding.metadata)
 
     def batch(self, found: Sequence[Message], set_aside: SetAside) -> pa.RecordBatch | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from headwater.config.objects_source import ObjectsSource
 from headwater.model.errors import InputError
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.debezium.events import EventReading, EventRows
+from headwater.sources.debezium.events import EventDecoder, EventReading
 from headwater.sources.debezium.found import Look
 from headwater.sources.debezium.lines import Line, line_of
 from headwater.sources.debezium.transport import Messages
@@ -28,7 +28,7 @@ class EventObjects:
     """Decodes objects of one stream; `as_`: auto, lines or document."""
 
     def __init__(self, reading: EventReading, as_: str) -> None:
-        self._rows, self._as = EventRows(reading), as_
+        self._rows, self._as = EventDecoder(reading), as_
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
         made = Decoded()

@@ -49,6 +49,7 @@ def window_rows(
 
 def change_rows(reading: Reading, events: EventReading, splits: tuple[Split, ...], part_column: str) -> Rows:
     """Changes stay what they are when the object that brought them is changed or gone: nothing is replaced."""
+    named: dict[str, str] = dict(reading.metadata)
     return ArrowChangeRows(
         reading.stream,
         reading.schema,
@@ -57,6 +58,8 @@ def change_rows(reading: Reading, events: EventReading, splits: tuple[Split, ...
         splits,
         part_column,
         table_columns=tuple(events.columns.names),
+        event_key=(named["url"], named["row"]) if named.keys() >= {"url", "row"} else (),
+        arrival=named.get("modified", ""),
     )
 
 
