@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import uuid
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.sinks.iceberg.keyset import plain
+
+_EXACT = Context(prec=76)  # Python's own rounds to 28 digits
 
 
 def old_key_values(keys: Sequence[Sequence[Any]], types: Sequence[pa.DataType]) -> list[pa.Array]:
@@ -28,7 +31,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - one line pe
     if isinstance(kind, pa.BaseExtensionType):
         return uuid.UUID(value).bytes if isinstance(value, str) else value
     if pa.types.is_decimal(kind):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        return Decimal(str(value)).quantize(Decimal((0, (1,), -kind.scale)), context=_EXACT)
     if pa.types.is_date(kind) and isinstance(value, str):
         return dt.date.fromisoformat(value)
     if pa.types.is_timestamp(kind) and isinstance(value, str):
@@ -36,7 +39,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 - one line pe
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else str(value)
     if pa.types.is_binary(kind):
-        return value.encode() if isinstance(value, str) else value
+        return base64.b64decode(value) if isinstance(value, str) else value
     return value
 
 
