@@ -291,6 +291,16 @@ def test_input_that_makes_no_sense_exits_2_and_a_server_that_is_away_3(headwater
         assert headwater("postgres", "prepare", "--url", database, *flags).code == 2
 
 
+@pytest.mark.parametrize("command", [("check",), ("prepare", "--table", "sales.orders"), ("prepare", "--table", "x")])
+def test_no_postgres_command_shows_a_password(headwater: Headwater, database, sales, command, monkeypatch):
+    monkeypatch.setenv("PG_URL", database.replace("postgres@", f"postgres:{SECRET}@"))
+    monkeypatch.setenv("AWAY", f"postgresql://postgres:{SECRET}@127.0.0.1:1/gone")
+    for url in ("${PG_URL}", "${AWAY}", f"postgresql://u:{SECRET}/@h/d", f"host=h password={SECRET} no=such"):
+        for extra in ((), ("--json",), ("--debug",)):
+            done = headwater("postgres", *command, "--url", url, *extra)
+            assert SECRET not in done.out + done.err
+
+
 def test_a_table_in_use_is_not_waited_for_behind_which_the_application_would_wait(database, sales):
     preparation = Preparation((Statement("ALTER TABLE sales.log REPLICA IDENTITY FULL"),), ())
     address = only_address(Login(url=database))

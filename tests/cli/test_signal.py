@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from headwater.services.postgres_readiness.address import connected, only_address
+from headwater.services.postgres_readiness.login import Login
+from headwater.services.signals.table import create, signal_table
 from tests.cli.conftest import Headwater
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show
@@ -71,6 +75,17 @@ def test_a_dotenv_file_and_the_databases_named_make_the_table_in_each(
     assert columns == [("id", "character varying"), ("type", "character varying"), ("data", "character varying")]
     for done in (first, again):
         assert SECRET not in done.out + done.err
+
+
+def test_two_at_once_make_one_table(database, shop):
+    address, table = only_address(Login(url=database)), signal_table("public.debezium_signal")
+
+    def init(_: int) -> int:
+        with connected(address) as connection:
+            return len(create(connection, table, None, None))
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(init, range(6))) == [0, 0, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -240,3 +255,12 @@ def test_no_signal_command_shows_a_password(headwater: Headwater, database, shop
 
 def test_notifications_need_brokers_and_a_topic(headwater: Headwater, database):
     assert headwater("signal", "status", "--url", database, "--brokers", "h:1").code == 2
+
+
+def test_a_topic_of_notifications_that_is_not_there_is_told_by_name(headwater: Headwater, kafka, database):
+    headwater("signal", "init", "--url", database)
+    flags = ("--url", database, "--brokers", kafka.brokers, "--notifications")
+    missing = headwater("signal", "status", *flags, "no_such_topic")
+    assert (missing.code, "no topic no_such_topic" in missing.err) == (2, True)
+    assert "notification.sink.topic.name" in missing.err
+    assert headwater("signal", "status", *flags, kafka.topic()).code == 0

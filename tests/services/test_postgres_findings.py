@@ -128,7 +128,9 @@ def test_tables_whose_updates_would_fail_are_not_ready_and_are_not_published(cha
     found = only(facts, "table sales.orders")
     assert found.state == "missing"
     assert words in found.found
-    assert "fail in your application" in found.found
+    assert "since shop publishes it, UPDATE and DELETE fail in your application" in found.found
+    later = only(replace(facts, publications={}), "table sales.orders")
+    assert "once published, UPDATE and DELETE fail" in later.found
     with pytest.raises(InputError, match=words):
         prepare(facts, Request("new"))
 
@@ -190,6 +192,11 @@ def test_a_publication_that_leaves_out_deletes_is_not_ready():
     found = only(facts, "publication shop")
     assert (found.state, found.found) == ("missing", "leaves out delete")
     assert [one.text for one in prepare(facts, Request("shop")).statements] == list(found.sql)
+
+
+def test_identities_are_mended_before_the_table_is_published():
+    found = examine(replace(table(key=()), publications={}), Wanted("shop"))
+    assert [finding.sql[0].split()[0] for finding in found if finding.state == "missing"] == ["ALTER", "CREATE"]
 
 
 def test_a_second_preparation_has_nothing_to_do():

@@ -13,7 +13,8 @@ from headwater.services.postgres_readiness.table_findings import about_publicati
 
 
 def examine(facts: Facts, wanted: Wanted) -> Sequence[Finding]:
-    found = [*about_server(facts, wanted), *about_role(facts), *about_publication(facts, wanted)]
+    found = [*about_server(facts, wanted), *about_role(facts)]
+    # Tables before the publication: between the two, an UPDATE of one without an identity would fail.
     for table in facts.tables:
         found.extend(about_table(table, facts, wanted))
-    return [*found, *about_slots(facts, wanted)]
+    return [*found, *about_publication(facts, wanted), *about_slots(facts, wanted)]

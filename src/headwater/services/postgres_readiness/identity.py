@@ -34,7 +34,8 @@ def without_identity(tables: Sequence[Table]) -> list[Table]:
 
 def identity_text(table: Table) -> str:
     if table.kind == "partitioned table":
-        return f"{len(table.partitions)} partitions"
+        count = len(table.partitions)
+        return f"{count} partition{'' if count == 1 else 's'}"
     if table.identity == "index":
         return f"replica identity by index {table.identity_index}"
     return f"replica identity {table.identity}"

@@ -16,6 +16,7 @@ from headwater.services.postgres_readiness.identity import (
 
 DEFAULT_PUBLICATION = "headwater"
 _ROW_OPERATIONS = {"insert", "update", "delete"}
+_CHANGING = {"update", "delete"}
 
 
 def kind_problem(table: Table) -> tuple[str, str, tuple[str, ...]] | None:
@@ -102,7 +103,7 @@ def about_table(table: Table, facts: Facts, wanted: Wanted) -> Iterator[Finding]
         return
     bad = without_identity([table])
     for one in bad:
-        yield _identity_finding(subject, table, one)
+        yield _identity_finding(subject, table, one, facts)
     if not bad:
         key = f"key ({', '.join(table.key)})" if table.key else "no primary key"
         yield ok(subject, f"{key}, {identity_text(table)}")
@@ -120,10 +121,13 @@ def about_table(table: Table, facts: Facts, wanted: Wanted) -> Iterator[Finding]
         yield note(subject, f"has row security: a snapshot by {facts.role.name} may not see all rows", remedy)
 
 
-def _identity_finding(subject: str, table: Table, bad: Table) -> Finding:
+def _identity_finding(subject: str, table: Table, bad: Table, facts: Facts) -> Finding:
     where = "" if bad.oid == table.oid else f"partition {bad.full_name}: "
-    found = f"{where}{identity_problem(bad)}: once published, UPDATE and DELETE fail in your application"
+    published = [one for one in facts.publications.values() if one.covers(bad) or one.covers(table)]
+    fails = [one.name for one in published if one.operations & _CHANGING]
+    when = f"since {fails[0]} publishes it" if fails else "once published"
+    found = f"{where}{identity_problem(bad)}: {when}, UPDATE and DELETE fail in your application"
     ways = remedies(bad)
     first = "give it a replica identity" if bad.key else "add a primary key"
-    other = f"use one of: {' · '.join(ways)}" if len(ways) > 1 else "let the whole row tell which one it was"
+    other = f"run this, or: {' · '.join(ways[1:])}" if len(ways) > 1 else "let the whole row tell which one it was"
     return missing(subject, found, f"{first}, or {other}", ways[0])

@@ -92,6 +92,8 @@ def create(connection: Connection, table: SignalTable, publication: str | None, 
     """Make what is not there yet; the statements that were run, none when all of it was there."""
     done = []
     with connection.transaction():
+        # Two at once would both find nothing, and one of them would fail.
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('headwater signal init'))")
         if not is_there(connection, table):
             done.append(_run(connection, _create_table(table)))
         if publication is not None and publication not in publications_of(connection, table):
