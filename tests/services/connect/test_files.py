@@ -103,3 +103,10 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path):
         "cannot be read (no such file or directory); check the path",
         "not UTF-8; save the file as UTF-8 text",
     ]
+
+
+def test_a_mistake_in_a_list_is_placed_in_the_connector_that_has_it(tmp_path):
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, [FLAT, {**FLAT, "name": "other", "tasks.max": None}])
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.column, problem.path) == (10, 5, "[2].tasks.max")

@@ -10,6 +10,7 @@ from headwater.config.connect import ConnectSettings
 from headwater.services.stack import Stack
 
 VARIABLE = "HEADWATER_CONNECT_URL"
+SETTING = "HEADWATER_CONNECT__URL"  # as every setting of headwater.yaml has one
 USUAL = "http://localhost:8083"
 STACK = Path(".headwater/stack")
 
@@ -29,7 +30,7 @@ def find_worker(flag: str | None, environment: Mapping[str, str], settings: Conn
     if environment.get(VARIABLE):
         return Address(environment[VARIABLE], VARIABLE)
     if settings.url:
-        return Address(settings.url, "headwater.yaml")
+        return Address(settings.url, SETTING if environment.get(SETTING) else "headwater.yaml")
     running = _of_the_stack(folder / STACK)
     if running:
         return Address(running, f"the stack in {folder / STACK}")

@@ -56,15 +56,14 @@ def validate(
     client: ConnectClient, connector: Connector, plugins: Sequence[Plugin]
 ) -> tuple[tuple[FieldErrors, ...], frozenset[str]]:
     """What the class has against the settings, and which of them it calls secret."""
-    known = {alias: plugin.name for plugin in plugins for alias in plugin.aliases}
-    if connector.kind not in known:
+    if not any(connector.kind in plugin.aliases for plugin in plugins):
         guess = did_you_mean(connector.kind, [plugin.name for plugin in plugins])
         raise InputError(
             f"{connector.name}: the worker at {client.url} has no connector class {connector.kind}{guess}",
             hint=f"it has {_listed(plugins)}; put the connector's archive on the worker's plugin.path and restart it",
         )
     client.hide(secret_values(connector.config))
-    answer = client.validate(known[connector.kind], connector.config)
+    answer = client.validate(connector.kind, connector.config)
     client.hide(secret_values(connector.config, answer.secret))
     problems = tuple(
         FieldErrors(problem.field, tuple(client.without_secrets(error) for error in problem.errors))

@@ -165,6 +165,11 @@ class ConnectClient:
 
 
 def _path(name: str) -> str:
+    # Workers refuse such a path, escaped or not, with an answer that explains nothing.
+    if any(sign in "/\\%;" or ord(sign) < ord(" ") for sign in name) or name in {"", ".", ".."}:
+        raise InputError(
+            f"{name!r} cannot be the name of a connector", hint="leave out / \\ % ; and control characters"
+        )
     return f"/connectors/{quote(name, safe='')}"
 
 

@@ -18,6 +18,7 @@ CLASS = "connector.class"
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_]\w*)(?P<default>:-[^}]*)?\}|(?P<reference>\$\{[^{}:]+:[^{}]*\})|(?P<broken>\$\{)"
 )
+_BETWEEN = re.compile(r"[\s,]*")
 _BESIDE = {"name", "config", "tasks", "type"}  # the last two are what a worker adds when it is asked for a connector
 
 
@@ -29,6 +30,7 @@ class Connector:
     config: Mapping[str, str] = field(repr=False)  # its name among them; may hold secrets
     written: Mapping[str, str] = field(repr=False)  # as in the file, before variables were replaced
     file: str = ""
+    span: tuple[int, int] = (0, 0)  # where it stands in the file's text
 
     @property
     def kind(self) -> str:
@@ -55,13 +57,13 @@ def read_connectors(paths: Sequence[Path], environment: Mapping[str, str] = os.e
 def problem_of(connector: Connector, key: str, message: str) -> SettingsProblem:
     """What is wrong with one of its settings, with its place in the file."""
     text = Path(connector.file).read_text(encoding="utf-8-sig")
-    return SettingsProblem(connector.file, *_place(text, key), key, message)
+    return SettingsProblem(connector.file, *_place(text, key, connector.span), key, message)
 
 
 class _File:
     def __init__(self, path: Path, environment: Mapping[str, str], problems: list[SettingsProblem]) -> None:
         self._path, self._environment, self._problems = path, environment, problems
-        self._text = ""
+        self._text, self._span = "", (0, 0)
 
     def connectors(self) -> Iterator[Connector]:
         document = self._document()
@@ -70,7 +72,8 @@ class _File:
         many = document if isinstance(document, list) else [document]
         if not many:
             self._problem("", "the list is empty; write at least one connector")
-        for position, item in enumerate(many, start=1):
+        for position, (item, span) in enumerate(zip(many, _spans(self._text), strict=True), start=1):
+            self._span = span
             connector = self._connector(item, f"[{position}]." if isinstance(document, list) else "")
             if connector:
                 yield connector
@@ -120,7 +123,7 @@ class _File:
         replaced = {key: self._replaced(f"{before}{key}", value) for key, value in written.items()}
         if len(self._problems) > count:
             return None
-        return Connector(name, {**replaced, "name": name}, {**written, "name": name}, str(self._path))
+        return Connector(name, {**replaced, "name": name}, {**written, "name": name}, str(self._path), self._span)
 
     def _value(self, path: str, value: Any) -> str:
         match value:
@@ -156,10 +159,25 @@ class _File:
 
     def _problem(self, path: str, message: str) -> None:
         key = re.sub(r"^(\[\d+\]\.)?(config\.)?", "", path)
-        self._problems.append(SettingsProblem(str(self._path), *_place(self._text, key), path, message))
+        self._problems.append(SettingsProblem(str(self._path), *_place(self._text, key, self._span), path, message))
 
 
-def _place(text: str, key: str) -> tuple[int, int]:
-    """Line and column of the first setting of that name; 0, 0 where there is none."""
-    at = text.find(json.dumps(key, ensure_ascii=False)) if key else -1
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Where the connectors of a document begin and end: it is one, or a list of them."""
+    at, scan = len(text) - len(text.lstrip()), json.JSONDecoder().raw_decode
+    if text[at] != "[":
+        return [(at, len(text))]
+    spans = []
+    while begin := _BETWEEN.match(text, at + 1):
+        if text[begin.end()] == "]":
+            break
+        at = scan(text, begin.end())[1] - 1
+        spans.append((begin.end(), at + 1))
+    return spans
+
+
+def _place(text: str, key: str, span: tuple[int, int]) -> tuple[int, int]:
+    """Line and column of the first setting of that name there; 0, 0 where there is none."""
+    begin, end = span if any(span) else (0, len(text))
+    at = text.find(json.dumps(key, ensure_ascii=False), begin, end) if key else -1
     return (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)) if at >= 0 else (0, 0)
