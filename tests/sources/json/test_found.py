@@ -44,3 +44,9 @@ def test_columns_stand_in_the_order_in_which_they_were_found_and_names_may_be_od
     later = with_new(first, {"a": {"boolean"}, "z": {"string"}})
     assert ddl_of(later) == "`z` bigint, `odd ``name``` string, `a` boolean"
     assert schema_of(ddl_of(later)).names == ["z", "odd `name`", "a"]
+
+
+def test_a_negative_number_of_nineteen_digits_is_a_bigint():
+    kinds: dict = {}
+    observe([b'{"a": -1000000000000000000, "b": -9223372036854775808, "c": -9223372036854775809}'], kinds)
+    assert kinds == {"a": {"long bigint"}, "b": {"long bigint"}, "c": {"json"}}

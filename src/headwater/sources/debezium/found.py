@@ -8,7 +8,9 @@ the rules of `sources/json/found.py`.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -25,6 +27,7 @@ from headwater.sources.debezium.renamed import renamed
 from headwater.sources.json.found import Columns, check_names, with_new
 from headwater.sources.json.strict import Misfit, document
 
+_THREADS = 4
 _KEY = " key"  # behind a stream's name: Kafka's topics have no space in theirs
 
 
@@ -42,6 +45,8 @@ class Look:
         self._values, self._keys = Envelopes(), Envelopes()
         self._shapes: dict[Shape, None] = {}
         self._rows = Rows()
+        self._threads = ThreadPoolExecutor(_THREADS)  # starts none before there is work
+        self._waiting: deque[tuple[list[bytes], Future[Rows]]] = deque()
         self._key: tuple[str, ...] = ()
         self.complete = self._declared is not None and bool(settings.key_of(stream))
         self._strange = ""  # why the first message that is no event should not be there
@@ -54,15 +59,18 @@ class Look:
             if shape not in self._shapes:
                 self._see_shape(shape, payload)
             if shape.schema is None and self._declared is None:
-                self._see_rows(self._values.grouped(values)[shape].payloads)
+                self._look_at(self._values.grouped(values)[shape].payloads)
 
-    @property
-    def tables(self) -> set[str]:
-        """Whose rows have been seen."""
+    def seen(self) -> set[str]:
+        """When all messages have been: the tables whose rows they are."""
+        while self._waiting:
+            self._see_rows(*self._waiting.popleft())
+        self._threads.shutdown()
         return self._rows.tables
 
     def columns(self, known: Columns, taken: set[str]) -> Columns:
         """The known columns, wider where the events need it, and new ones behind them. Raises SchemaRefused, InputError."""
+        self.seen()
         if self._declared is not None:
             return {}
         made = dict(known)
@@ -112,8 +120,14 @@ class Look:
             with contextlib.suppress(Nothing):
                 self._strange = self._strange or why_no_event(names)
 
-    def _see_rows(self, payloads: Sequence[bytes]) -> None:
-        self._rows.see(payloads)
+    def _look_at(self, payloads: list[bytes]) -> None:
+        """Beside the reading of further messages: parsers work outside of Python's lock."""
+        self._waiting.append((payloads, self._threads.submit(Rows.seen, payloads)))
+        if len(self._waiting) > _THREADS:
+            self._see_rows(*self._waiting.popleft())
+
+    def _see_rows(self, payloads: list[bytes], found: Future[Rows]) -> None:
+        self._rows.add(found.result())
         # As long as there are no columns nobody reads the messages: none that should be an event may pass unseen (G8).
         for payload in payloads if not self._rows.kinds and not self._strange else ():
             with contextlib.suppress(Nothing):

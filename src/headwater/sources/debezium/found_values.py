@@ -20,6 +20,7 @@ from headwater.sources.json.found import EXACT_IN_DOUBLE, Kinds, observe
 from headwater.sources.json.strict import Misfit, document, json_text
 
 _KEPT_DIGITS = 15
+_MARGIN = np.zeros(_KEPT_DIGITS + 2, np.uint8)
 _FEW = 16
 _ROWS = ("after", "before")
 _LONG = float(1 << 63)
@@ -32,11 +33,17 @@ class Rows:
     kinds: Kinds = field(default_factory=dict)  # of values, by the column
     tables: set[str] = field(default_factory=set)  # that the rows are of
 
+    @classmethod
+    def seen(cls, payloads: Sequence[bytes]) -> Rows:
+        """In events: rows after the changes, and before."""
+        made = cls()
+        made.see(payloads)
+        return made
+
     def see(self, payloads: Sequence[bytes]) -> None:
-        """Rows after the changes, and before."""
         found = _guessed(payloads)
         if found is not None:
-            self._add(found)
+            self.add(found)
         elif len(payloads) <= _FEW:
             for payload in payloads:
                 self._observe(payload)
@@ -45,7 +52,7 @@ class Rows:
             self.see(payloads[:middle])
             self.see(payloads[middle:])
 
-    def _add(self, other: Rows) -> None:
+    def add(self, other: Rows) -> None:
         for name, seen in other.kinds.items():
             self.kinds.setdefault(name, set()).update(seen)
         self.tables |= other.tables
@@ -116,13 +123,15 @@ def _kinds(column: pa.Array, letters: np.ndarray) -> set[str] | None:
 
 
 def _has_long_fractions(letters: np.ndarray) -> bool:
-    """Whether more than fifteen digits stand side by side around a point."""
-    points = letters == ord(".")
-    inside = ((letters - ord("0") <= 9) | points).astype(np.int8)  # noqa: PLR2004 - it wraps around
-    edges = np.flatnonzero(np.diff(inside, prepend=0, append=0))
-    begins, ends = edges[::2], edges[1::2]
-    long = np.flatnonzero(ends - begins > _KEPT_DIGITS + 1)
-    return any(points[begins[run] : ends[run]].any() for run in long.tolist())
+    """Whether more than fifteen digits stand side by side around a point: then at least eight of them on one side."""
+    digits = np.concatenate((_MARGIN, letters, _MARGIN)) - ord("0") <= 9  # noqa: PLR2004 - it wraps around
+    points = np.flatnonzero(letters == ord(".")) + len(_MARGIN)
+    before, after = (digits[points + side * 3] & digits[points + side * 8] for side in (-1, 1))  # most have none there
+    points = points[before | after]
+    span = np.arange(1, _KEPT_DIGITS + 2)
+    held = (digits[points[:, None] + side * span] for side in (-1, 1))
+    count = sum(np.cumprod(one, axis=1, dtype=np.uint8).sum(axis=1) for one in held)
+    return bool(np.any(count > _KEPT_DIGITS))
 
 
 def is_object(value: object) -> bool:

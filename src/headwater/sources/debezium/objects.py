@@ -86,9 +86,10 @@ def columns_after(known: Columns, contents: Iterable[Content], settings: Objects
             except ObjectFailed:
                 continue
             look.see(found.values, [found.key(n) for n in range(len(found.values))])
-    if len(look.tables) > 1:
+    tables = look.seen()
+    if len(tables) > 1:
         raise InputError(
-            f"{where}: events of several tables: {', '.join(sorted(look.tables))}",
+            f"{where}: events of several tables: {', '.join(sorted(tables))}",
             hint="a stream is one table: write a url or a pattern for each, in a pipeline of its own",
         )
     columns, key = parted(known)

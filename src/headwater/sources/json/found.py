@@ -66,8 +66,9 @@ def _kind(value: Any) -> str:
         return "boolean"
     if not is_number(value):
         return "string" if isinstance(value, str) else "json"
-    if value.lstrip("-").isdigit():
-        whole = int(value) if len(value) < len(str(_LONG)) + 1 else _LONG
+    digits = value.lstrip("-")
+    if digits.isdigit():
+        whole = int(value) if len(digits) <= len(str(_LONG)) else _LONG
         if not -_LONG <= whole < _LONG:
             return "json"
         return "bigint" if abs(whole) <= EXACT_IN_DOUBLE else "long bigint"
