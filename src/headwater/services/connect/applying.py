@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headwater.config.expected import did_you_mean
+from headwater.config.expected import closest
 from headwater.model.errors import InputError
 from headwater.services.connect.client import ConnectClient
 from headwater.services.connect.connector_file import Connector
@@ -16,6 +16,7 @@ from headwater.services.connect.state import ConnectorState, FieldErrors, Plugin
 
 Outcome = Literal["created", "changed", "unchanged"]
 
+_NEARLY = 0.85  # how alike: a slip of the finger, not another connector
 _POLL_SECONDS = 0.25
 # Right after a change a worker still reports the tasks that it is about to replace, and a task that runs may fail at
 # its first poll: what is said must be said for so long.
@@ -57,7 +58,8 @@ def validate(
 ) -> tuple[tuple[FieldErrors, ...], frozenset[str]]:
     """What the class has against the settings, and which of them it calls secret."""
     if not any(connector.kind in plugin.aliases for plugin in plugins):
-        guess = did_you_mean(connector.kind, [plugin.name for plugin in plugins])
+        meant = closest(connector.kind, [plugin.name for plugin in plugins], _NEARLY)
+        guess = f"; did you mean '{meant}'?" if meant else ""
         raise InputError(
             f"{connector.name}: the worker at {client.url} has no connector class {connector.kind}{guess}",
             hint=f"it has {_listed(plugins)}; put the connector's archive on the worker's plugin.path and restart it",
