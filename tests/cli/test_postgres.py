@@ -136,6 +136,13 @@ def test_what_is_in_no_log_is_never_ready_and_never_published(headwater: Headwat
     assert sales.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)
 
 
+def test_a_temporary_table_is_refused(headwater: Headwater, database, sales):
+    sales.execute("CREATE TEMPORARY TABLE scratch (id int PRIMARY KEY)")
+    ((schema,),) = sales.execute("SELECT pg_my_temp_schema()::regnamespace::text").fetchall()
+    refused = headwater("postgres", "prepare", "--url", database, "--table", f"{schema}.scratch")
+    assert (refused.code, "is temporary, and in no log" in refused.err) == (2, True)
+
+
 def test_prepare_prints_sql_that_can_be_piped_and_changes_nothing_itself(headwater: Headwater, database, sales, role):
     flags = ("--url", database, "--table", "sales.orders", "--table", "sales.parts", "--role", role)
     printed = headwater("postgres", "prepare", *flags)

@@ -233,6 +233,19 @@ def test_stop_pause_and_resume_write_their_signals_and_status_shows_them_all(hea
     assert "the newest 2 of 5" in shown.err
 
 
+def test_all_is_stopped_by_name_where_debezium_would_stumble_over_another_name(headwater: Headwater, database, shop):
+    headwater("signal", "init", "--url", database)
+    shop.execute('CREATE TABLE "odd name" (id int PRIMARY KEY); CREATE PUBLICATION everything FOR ALL TABLES')
+    refused = headwater("signal", "stop", "--url", database)
+    assert (refused.code, "'public.odd name'" in refused.err) == (2, True)
+    headwater("signal", "snapshot", "orders", "--url", database)
+    headwater("signal", "snapshot", "log", "--blocking", "--url", database)
+    stopped = headwater("signal", "stop", "--url", database, "--json")
+    assert json.loads(stopped.json["data"]) == {"type": "incremental", "data-collections": ["public.orders"]}
+    shop.execute('DROP TABLE "odd name"')
+    assert json.loads(headwater("signal", "stop", "--url", database, "--json").json["data"]) == {"type": "incremental"}
+
+
 def test_odd_names_of_signal_tables_are_quoted(headwater: Headwater, database, shop):
     flags = ("--url", database, "--table", 'public."a%s"".b; --"')
     assert headwater("signal", "init", *flags).code == 0

@@ -82,7 +82,7 @@ def test_filters_of_tables_that_differ_in_case_only_are_refused():
 
 def test_a_stop_without_tables_is_about_all():
     assert json.loads(message.stop("i", []).data) == {"type": "incremental"}
-    assert json.loads(message.stop("i", [ORDERS]).data)["data-collections"] == ["public.orders"]
+    assert json.loads(message.stop("i", ["public.orders"]).data)["data-collections"] == ["public.orders"]
 
 
 def opened(chunk: str, **more: str) -> tuple[str, str, str]:

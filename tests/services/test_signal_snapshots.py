@@ -34,8 +34,12 @@ CREATE TABLE big (id int PRIMARY KEY);
 INSERT INTO big SELECT generate_series(1, 20000);
 CREATE TABLE long (id int PRIMARY KEY);
 INSERT INTO long SELECT generate_series(1, 8000);
+CREATE TABLE parts (id int, day date, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+CREATE TABLE parts_2025 PARTITION OF parts FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
+CREATE TABLE parts_2026 PARTITION OF parts FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
+INSERT INTO parts VALUES (1, '2025-05-05'), (2, '2026-06-06'), (3, '2026-07-07');
 """
-CAPTURED = ("orders", '"odd name"', '"dollar$"', "log", "big", "long")
+CAPTURED = ("orders", '"odd name"', '"dollar$"', "log", "big", "long", "parts")
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ def configuration(url: str, name: str) -> dict[str, str]:
         "slot.name": name,
         "publication.name": name,
         "publication.autocreate.mode": "disabled",
-        "table.include.list": "public.(orders|odd name|dollar[$]|log|big|long)",
+        "table.include.list": "public.(orders|odd name|dollar[$]|log|big|long|parts)",
         "snapshot.mode": "no_data",
         "signal.data.collection": "public.debezium_signal",
         "incremental.snapshot.chunk.size": "10",
@@ -165,6 +169,18 @@ def test_an_incremental_snapshot_brings_the_rows_that_the_filter_chooses(capture
     assert status["progress"].endswith("chunks read")
 
 
+def test_a_partitioned_table_is_read_and_followed_under_its_own_name(captured: Captured):
+    asked = captured.signal("snapshot", "public.parts")
+    wait_until(lambda: captured.state(asked["id"]) == "COMPLETED", 90)
+    assert sorted(row["id"] for row in captured.reads("parts")) == [1, 2, 3]
+    with psycopg.connect(captured.url, autocommit=True) as connection:
+        connection.execute("UPDATE parts SET day = '2026-08-08' WHERE id = 3")
+    wait_until(
+        lambda: [event["op"] for event in captured.events("parts")].count("r") < len(captured.events("parts")), 60
+    )
+    assert captured.events("parts_2026") == []
+
+
 def test_a_stop_stops(captured: Captured):
     asked = captured.signal("snapshot", "public.big")
     wait_until(lambda: captured.chunks(asked["id"]) > 3, 60)
@@ -192,6 +208,18 @@ def test_a_pause_pauses_and_a_resumption_resumes(captured: Captured):
     captured.signal("resume")
     wait_until(lambda: captured.state(asked["id"]) == "COMPLETED", 90)
     assert {row["id"] for row in captured.reads("long")} == set(range(1, 8001))
+
+
+def test_a_paused_snapshot_is_stopped_when_it_is_resumed(captured: Captured):
+    asked = captured.signal("snapshot", "public.big")
+    wait_until(lambda: captured.chunks(asked["id"]) > 3, 60)
+    captured.signal("pause")
+    wait_until(lambda: captured.state(asked["id"]) == "PAUSED", 60)
+    paused = captured.chunks(asked["id"])
+    captured.signal("stop")
+    captured.signal("resume")
+    wait_until(lambda: captured.state(asked["id"]) == "ABORTED", 60)
+    assert captured.chunks(asked["id"]) <= paused + 2
 
 
 def test_a_blocking_snapshot_reads_a_table_without_a_key(captured: Captured):

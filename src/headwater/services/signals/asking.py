@@ -14,7 +14,8 @@ from headwater.services.postgres_readiness.facts import Table
 from headwater.services.postgres_readiness.sql_text import table_name
 from headwater.services.signals import message
 from headwater.services.signals.message import Signal, SnapshotKind
-from headwater.services.signals.table import SignalTable, publications_of, refuse_missing, write
+from headwater.services.signals.progress import read_rows, standings
+from headwater.services.signals.table import SignalTable, publications_of, published_names, refuse_missing, write
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,34 @@ def ask_stop(connection: Connection, table: SignalTable, signal_id: str, tables:
     """Write the signal; without tables it ends the whole snapshot."""
     refuse_missing(connection, table)
     found = ask_tables(connection, tables) if tables else ()
-    signal = message.stop(signal_id, found)
+    collections = [message.collection(one) for one in found] or _instead_of_all(connection, table)
     notices = _about_publications(connection, table)
+    signal = message.stop(signal_id, collections)
     write(connection, table, signal)
     return Asked(signal, tuple(one.full_name for one in found), notices)
+
+
+def _instead_of_all(connection: Connection, table: SignalTable) -> Sequence[str]:
+    """Nothing, which means all; or the tables that were asked for, by name, where `all` would not work.
+
+    To stop all, Debezium walks over every table that it captures. At a name that it cannot read it gives up half-way: the
+    snapshot neither ends nor goes on, and all later ones wait behind it.
+    """
+    odd = [f"{schema}.{name}" for schema, name in published_names(connection) if message.is_odd(schema, name)]
+    if not odd:
+        return ()
+    asked = dict.fromkeys(
+        collection
+        for standing in standings(read_rows(connection, table))
+        if standing.kind == "incremental"
+        for collection in standing.tables
+    )
+    if not asked:
+        raise InputError(
+            f"Debezium cannot stop everything while it captures {odd[0]!r}, whose name it cannot read",
+            hint="name the tables whose snapshot shall end: headwater signal stop TABLE…",
+        )
+    return list(asked)
 
 
 def ask_plainly(connection: Connection, table: SignalTable, signal_id: str, signal_type: str) -> Asked:

@@ -64,11 +64,11 @@ def _filter(table: Table, condition: str, kind: SnapshotKind) -> Mapping[str, st
     return {"data-collection": _parsed(table), "filter": whole}
 
 
-def stop(signal_id: str, tables: Sequence[Table]) -> Signal:
+def stop(signal_id: str, collections: Sequence[str]) -> Signal:
     """Ends the incremental snapshot of the tables; of all, where none is named."""
     data: dict[str, object] = {"type": "incremental"}
-    if tables:
-        data["data-collections"] = [collection(table) for table in tables]
+    if collections:
+        data["data-collections"] = list(collections)
     return Signal(signal_id, STOP, json.dumps(data, ensure_ascii=False))
 
 
@@ -87,14 +87,19 @@ def _parsed(table: Table) -> str:
         raise InputError(
             f"{table.full_name!r}: Debezium cannot read that name in a filter", hint="ask without --filter"
         )
-    if not any(_REGEX_SIGNS.search(part) or _PARSED_SIGNS.search(part) for part in parts):
+    if not is_odd(*parts) and not any(_REGEX_SIGNS.search(part) for part in parts):
         return table.full_name
     return ".".join(f'"{part.replace(chr(34), 2 * chr(34))}"' for part in parts)
 
 
+def is_odd(*parts: str) -> bool:
+    """Whether Debezium cannot read a name that it has itself written without quotes."""
+    return any(_PARSED_SIGNS.search(part) for part in parts)
+
+
 def _refuse_names_that_break_offsets(tables: Sequence[Table]) -> None:
     # Debezium keeps the names in its offsets without quotes, cannot read them back, and its task never starts again.
-    odd = [table for table in tables if any(_PARSED_SIGNS.search(part) for part in (table.schema, table.name))]
+    odd = [table for table in tables if is_odd(table.schema, table.name)]
     if odd:
         raise InputError(
             f"{', '.join(repr(table.full_name) for table in odd)}: an incremental snapshot would break the connector for "

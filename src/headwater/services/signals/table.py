@@ -113,6 +113,12 @@ def publications_of(connection: Connection, table: SignalTable) -> Sequence[str]
     return [name for (name,) in connection.execute(_PUBLICATIONS, [table.schema, table.name]).fetchall()]
 
 
+def published_names(connection: Connection) -> Sequence[tuple[str, str]]:
+    """Schema and name of every table that some publication sends: what connectors may capture."""
+    rows = connection.execute("SELECT DISTINCT schemaname, tablename FROM pg_publication_tables ORDER BY 1, 2")
+    return [(schema, name) for schema, name in rows.fetchall()]
+
+
 def write(connection: Connection, table: SignalTable, signal: Signal) -> None:
     """Returns when the signal is committed; a connector sees it some moments later."""
     # A % in a name would pass for a place of a value.
