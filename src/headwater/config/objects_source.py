@@ -13,6 +13,7 @@ from headwater.config.debezium import DebeziumSettings
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.kafka_client import KafkaClient
 from headwater.config.s3 import S3Settings
+from headwater.model.changes import CHANGE_COLUMNS
 
 ObjectMetadata = Literal["url", "etag", "modified", "row"]
 SCHEMES = ("s3", "file", "gs", "az")
@@ -158,8 +159,10 @@ class ObjectsSource(Settings):
         if self.format != "debezium" and "debezium" in self.model_fields_set:
             raise ValueError("debezium: … belongs to format: debezium")
         names = [name.lower() for name in self.metadata_columns.values()]
+        names += CHANGE_COLUMNS if self.format == "debezium" else ()
         if len(set(names)) != len(names) or "" in names:
-            raise ValueError("metadata: every column needs a name of its own")
+            ours = f"; {', '.join(CHANGE_COLUMNS)} are taken" if self.format == "debezium" else ""
+            raise ValueError(f"metadata: every column needs a name of its own{ours}")
         if self.order == "lexical" and self.deleted == "remove_rows":
             raise ValueError("order: lexical lists only new keys, so it never sees that an object is gone")
         if self.order == "lexical" and self.feed is not None:

@@ -10,7 +10,6 @@ import uuid
 
 import pytest
 
-from headwater.config.debezium import DebeziumSettings
 from headwater.model.changes import position
 from headwater.sources.debezium.not_rows import FLATTENED
 from headwater.sources.debezium.transport import OLD_KEY_HEADER, Messages
@@ -255,6 +254,14 @@ def test_declared_columns_over_events_without_schemas(settings, row):
     assert (made["day"], made["raw"]) == (dt.date(2026, 3, 2), b"\0\xff")
 
 
+def test_each_column_may_have_its_own_unit():
+    value = event("c", {"id": 1, "a": 1772440200123, "b": 1772440200123456, "c": "2026-03-02T08:30:00.123456Z"})
+    ddl = "id int, a timestamp_ntz, b timestamp_ntz, c timestamp_ntz"
+    (made,) = rows(Stream(ddl, key=["id"], times={"a": "millis", "c": "iso"}).poll(messages_of([{"value": value}])))
+    exact = dt.datetime(2026, 3, 2, 8, 30, 0, 123456)  # noqa: DTZ001 - that is the point
+    assert (made["a"], made["b"], made["c"]) == (exact.replace(microsecond=123000), exact, exact)
+
+
 def test_declared_columns_over_events_with_schemas():
     fields = [field("id", "int64"), field("d", "string"), field("raw", "string"), field("other", "string")]
     value = with_schema(fields, event("c", {"id": 1, "d": "12.34", "raw": "00ff", "other": "x"}))
@@ -265,8 +272,3 @@ def test_declared_columns_over_events_with_schemas():
     decoded = stream.poll(messages_of([{"value": with_schema(fields, event("c", {"id": 2**31, "d": "1.234"}))}]))
     ((_, reason),) = decoded.rejected
     assert reason == "id: 2147483648 cannot be kept as int"
-
-
-def test_a_key_per_stream():
-    settings = DebeziumSettings.model_validate({"key": {"a": ["x"]}})
-    assert (settings.key_of("a"), settings.key_of("b")) == (("x",), ())

@@ -67,16 +67,15 @@ class KeyRows:
     def _reader(self, shape: Shape) -> tuple[dict[str, Kind], JsonValues]:
         if shape not in self._readers:
             said = shape.fields()
-            kinds = {name: self._kind(kind, said.get(name)) for name, kind in self._types.items()}
+            kinds = {name: self._kind(name, said.get(name)) for name in self._types}
             schema = pa.schema([pa.field(name, kind.wire) for name, kind in kinds.items()])
             self._readers[shape] = kinds, JsonValues(schema, StructRows(kinds))
         return self._readers[shape]
 
-    def _kind(self, column: pa.DataType, said: dict[str, Any] | None) -> Kind:
-        if said is None:
-            return kind_for(column, self._settings)
-        made = fitted(kind_of(said), column, self._settings)
-        return made or kind_for(column, self._settings)
+    def _kind(self, name: str, said: dict[str, Any] | None) -> Kind:
+        column, settings = self._types[name], self._settings.of_column(name)
+        made = fitted(kind_of(said), column, settings) if said is not None else None
+        return made or kind_for(column, settings)
 
 
 def as_json(columns: Sequence[pa.Array], row: int) -> str:

@@ -39,6 +39,7 @@ Schema = Mapping[str, Any]  # Connect's, as JSON
 
 MOST_DIGITS = 38
 _MILLI, _MICRO, _NANO = 10**3, 10**6, 10**9
+_UNITS = {"millis": _MILLI, "micros": _MICRO, "nanos": _NANO}
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")  # how Connect writes them: as texts
 _SHOWN = 40
 
@@ -66,7 +67,7 @@ def kind_of(schema: Schema) -> Kind:
 
 
 def kind_for(column: pa.DataType, settings: DebeziumSettings) -> Kind:  # noqa: PLR0911 - one line per type is the clearest form
-    """By a column's type, for events that have no schema."""
+    """By a column's type, for events that have no schema; the settings are those of the column."""
     t = pa.types
     if t.is_boolean(column) or t.is_integer(column):
         return same(column)
@@ -167,8 +168,7 @@ def _moment(column: pa.DataType, settings: DebeziumSettings) -> Kind:
         return _text(column, to.zoned_moments)
     if settings.times == "iso":
         return _text(column, to.iso_moments)
-    per_second = {"millis": _MILLI, "micros": _MICRO, "nanos": _NANO}[settings.times]
-    return _number(pa.int64(), column, to.moments(per_second))
+    return _number(pa.int64(), column, to.moments(_UNITS[str(settings.times)]))
 
 
 def _array(element: Kind) -> Kind:

@@ -26,7 +26,7 @@ def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, d
     """By what the messages say of themselves, or else by the columns' types and the settings."""
     made = Layout()
     if shape.schema is None:
-        made.kinds = {column.name: kind_for(column.type, settings) for column in columns}
+        made.kinds = {column.name: kind_for(column.type, settings.of_column(column.name)) for column in columns}
         made.columns = {name: name for name in made.kinds}
         return made
     types = dict(zip(columns.names, columns.types, strict=True))
@@ -34,7 +34,8 @@ def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, d
         kind = kind_of(schema)
         for column in (name, renamed(name, kind.column)):
             held = types.get(column)
-            found = fitted(kind, held, settings if declared else None) if held is not None else None
+            given = settings.of_column(column) if declared else None
+            found = fitted(kind, held, given) if held is not None else None
             if found is not None:
                 made.kinds[name], made.columns[column] = found, name
                 break
