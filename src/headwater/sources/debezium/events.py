@@ -11,6 +11,8 @@ import pyarrow as pa
 from headwater.config.debezium import DebeziumSettings
 from headwater.model.changes import change_fields
 from headwater.sources.debezium.envelope import Envelopes, Group, Shape
+from headwater.sources.debezium.layout import layout_of
+from headwater.sources.debezium.lists import LearningRows
 from headwater.sources.debezium.not_rows import Nothing, is_envelope, why_no_event
 from headwater.sources.debezium.shape_rows import ShapeRows
 from headwater.sources.debezium.transport import Messages
@@ -47,7 +49,8 @@ class EventDecoder:
     def __init__(self, reading: EventReading) -> None:
         self._reading, self._schema = reading, reading.schema
         self._envelopes = Envelopes()
-        self._shapes: dict[Shape, ShapeRows | str | None] = {}  # rows; or why it has none; None: it need not have any
+        # Rows; or why there are none; None: there need not be any.
+        self._shapes: dict[Shape, ShapeRows | LearningRows | str | None] = {}
 
     def decode(self, messages: Messages) -> Decoded:
         """A row per event, in the order of the messages."""
@@ -64,6 +67,8 @@ class EventDecoder:
         if shape not in self._shapes:
             self._shapes[shape] = self._opened(shape)
         known = self._shapes[shape]
+        if isinstance(known, LearningRows):
+            return known.rows(group, messages, reject)
         if isinstance(known, ShapeRows):
             return [known.rows(group, messages, reject)]
         if known is not None:
@@ -71,10 +76,15 @@ class EventDecoder:
                 reject(index, known)
         return []
 
-    def _opened(self, shape: Shape) -> ShapeRows | str | None:
+    def _opened(self, shape: Shape) -> ShapeRows | LearningRows | str | None:
+        known = self._reading
+        layout = layout_of(shape, known.columns, known.settings, declared=known.declared)
+        if shape.schema is None and not known.declared:
+            return LearningRows(
+                lambda kinds: ShapeRows(layout.with_kinds(kinds), known.columns, known.key, known.settings)
+            )
         if shape.schema is None or is_envelope(shape.fields()):
-            known = self._reading
-            return ShapeRows(shape, known.columns, known.key, known.settings, declared=known.declared)
+            return ShapeRows(layout, known.columns, known.key, known.settings)
         try:
             return why_no_event(shape.fields())
         except Nothing:

@@ -89,6 +89,16 @@ def _guessed(payloads: Sequence[bytes]) -> Rows | None:
     return made
 
 
+def read_rows(payloads: Sequence[bytes]) -> list[pa.Field]:
+    """What Arrow takes the fields of rows for; none where it could be wrong."""
+    joined = one_line_each(payloads) if payloads else None
+    table = None if joined is None else _read(joined, np.frombuffer(joined, np.uint8))
+    if table is None or "after" not in table.column_names:
+        return []
+    kind = table.schema.field("after").type
+    return list(kind) if pa.types.is_struct(kind) else []
+
+
 def _tables(table: pa.Table) -> set[str]:
     kind = table.schema.field("source").type if "source" in table.column_names else pa.null()
     if not pa.types.is_struct(kind) or kind.get_field_index("table") < 0:

@@ -74,15 +74,15 @@ def kind_for(column: pa.DataType, settings: DebeziumSettings) -> Kind:  # noqa: 
     if t.is_floating(column):
         return _floating(column)
     if t.is_decimal(column):
-        return _decimal(column, text=settings.decimals == "text")
+        return _decimal(column, as_text=settings.decimals == "text")
     if t.is_binary(column):
-        return _text(pa.binary(), _BINARY[settings.binary])
+        return text(pa.binary(), _BINARY[settings.binary])
     if t.is_date(column):
-        return _text(column, to.iso_days) if settings.times == "iso" else _number(pa.int32(), column, to.days)
+        return text(column, to.iso_days) if settings.times == "iso" else _number(pa.int32(), column, to.days)
     if t.is_timestamp(column):
         return _moment(column, settings)
     if t.is_list(column):
-        return _array(kind_for(column.value_type, settings))
+        return array_of(kind_for(column.value_type, settings))
     if t.is_map(column):
         return _map(kind_for(column.item_type, settings))
     if t.is_struct(column):
@@ -132,7 +132,8 @@ def _number(wire: pa.DataType, column: pa.DataType, convert: to.Convert) -> Kind
     return Kind(wire, column, rule_of(wire), convert)
 
 
-def _text(column: pa.DataType | None = None, convert: to.Convert | None = None) -> Kind:
+def text(column: pa.DataType | None = None, convert: to.Convert | None = None) -> Kind:
+    """Written as a text, and nothing else."""
     return Kind(pa.string(), column or pa.string(), _exact_text, convert)
 
 
@@ -155,23 +156,24 @@ def _floating(column: pa.DataType) -> Kind:
     return Kind(pa.float64(), column, exact, to.floats if pa.types.is_float32(column) else None)
 
 
-def _decimal(column: pa.DataType, *, text: bool = False) -> Kind:
+def _decimal(column: pa.DataType, *, as_text: bool = False) -> Kind:
     def exact(value: Any) -> str:
         return decimals.NUMBER + value if is_number(value) else _exact_text(value)
 
-    convert = (decimals.texts_to_decimals if text else decimals.decimals)(column.precision, column.scale)
+    convert = (decimals.texts_to_decimals if as_text else decimals.decimals)(column.precision, column.scale)
     return Kind(pa.string(), column, exact, convert)
 
 
 def _moment(column: pa.DataType, settings: DebeziumSettings) -> Kind:
     if column.tz is not None:
-        return _text(column, to.zoned_moments)
+        return text(column, to.zoned_moments)
     if settings.times == "iso":
-        return _text(column, to.iso_moments)
+        return text(column, to.iso_moments)
     return _number(pa.int64(), column, to.moments(_UNITS[str(settings.times)]))
 
 
-def _array(element: Kind) -> Kind:
+def array_of(element: Kind) -> Kind:
+    """A column of arrays."""
     wire, column = (pa.list_(pa.field("element", kind)) for kind in (element.wire, element.column))
 
     def exact(value: Any) -> list[Any]:
@@ -253,7 +255,7 @@ def _connect_decimal(schema: Schema) -> Kind:
 
 
 def _variable_scale(schema: Schema) -> Kind:  # noqa: ARG001 - as all of the table
-    wire = struct_of({"scale": same(pa.int32()), "value": _text()})
+    wire = struct_of({"scale": same(pa.int32()), "value": text()})
     return Kind(wire.wire, pa.string(), wire.exact, decimals.variable_scale)
 
 
@@ -273,9 +275,9 @@ _PLAIN: Mapping[str, Callable[[Schema], Kind]] = {
     "int64": lambda _: same(pa.int64()),
     **{name: lambda _: _floating(pa.float32()) for name in ("float", "float32")},
     **{name: lambda _: _floating(pa.float64()) for name in ("double", "float64")},
-    "string": lambda _: _text(),
-    "bytes": lambda _: _text(pa.binary(), to.from_base64),
-    "array": lambda schema: _array(kind_of(schema["items"])),
+    "string": lambda _: text(),
+    "bytes": lambda _: text(pa.binary(), to.from_base64),
+    "array": lambda schema: array_of(kind_of(schema["items"])),
     "map": _connect_map,
     "struct": lambda schema: struct_of({field["field"]: kind_of(field) for field in schema["fields"]}),
 }
@@ -283,14 +285,14 @@ _NAMED: Mapping[tuple[str, str], Callable[[Schema], Kind]] = {
     ("bytes", "Decimal"): _connect_decimal,
     ("struct", "VariableScaleDecimal"): _variable_scale,
     ("int32", "Date"): lambda _: _DATE,
-    ("string", "IsoDate"): lambda _: _text(pa.date32(), to.iso_days),
+    ("string", "IsoDate"): lambda _: text(pa.date32(), to.iso_days),
     ("int32", "Time"): lambda _: _number(pa.int32(), pa.string(), to.times(_MILLI)),
     ("int64", "MicroTime"): lambda _: _number(pa.int64(), pa.string(), to.times(_MICRO)),
     ("int64", "NanoTime"): lambda _: _number(pa.int64(), pa.string(), to.times(_NANO)),
-    ("string", "IsoTime"): lambda _: _text(pa.string(), to.iso_times),
+    ("string", "IsoTime"): lambda _: text(pa.string(), to.iso_times),
     ("int64", "Timestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_MILLI)),
     ("int64", "MicroTimestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_MICRO)),
     ("int64", "NanoTimestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_NANO)),
-    ("string", "IsoTimestamp"): lambda _: _text(_NTZ, to.iso_moments),
-    ("string", "ZonedTimestamp"): lambda _: _text(pa.timestamp("us", "UTC"), to.zoned_moments),
+    ("string", "IsoTimestamp"): lambda _: text(_NTZ, to.iso_moments),
+    ("string", "ZonedTimestamp"): lambda _: text(pa.timestamp("us", "UTC"), to.zoned_moments),
 }

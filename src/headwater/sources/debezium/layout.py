@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -20,6 +21,13 @@ class Layout:
     kinds: dict[str, Kind] = field(default_factory=dict)  # of the fields that are read
     columns: dict[str, str] = field(default_factory=dict)  # column → field
     homeless: dict[str, str] = field(default_factory=dict)  # field → why no column has a place for its values
+
+    def with_kinds(self, kinds: Mapping[str, Kind]) -> Layout:
+        """The same where some of the fields that are texts hold something else."""
+        texts = {
+            name: kind for name, kind in kinds.items() if name in self.kinds and self.kinds[name].column == kind.column
+        }
+        return replace(self, kinds={**self.kinds, **texts})
 
 
 def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, declared: bool) -> Layout:

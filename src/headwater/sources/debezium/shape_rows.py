@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from headwater.config.debezium import DebeziumSettings
 from headwater.sources.debezium.change_batch import ChangeBatch
 from headwater.sources.debezium.closer import StructRows
-from headwater.sources.debezium.envelope import Group, Shape
+from headwater.sources.debezium.envelope import Group
 from headwater.sources.debezium.keys import KeyRows
 from headwater.sources.debezium.kinds import Exact, Kind, same, struct_of
-from headwater.sources.debezium.layout import layout_of
+from headwater.sources.debezium.layout import Layout
 from headwater.sources.debezium.not_rows import OPS, Nothing, why_none
 from headwater.sources.debezium.positions import SOURCE, known_connectors
 from headwater.sources.debezium.transport import Messages
@@ -35,11 +35,8 @@ _OPS = pa.array(OPS)
 class ShapeRows:
     """For one shape of messages and one set of columns."""
 
-    def __init__(
-        self, shape: Shape, columns: pa.Schema, key: tuple[str, ...], settings: DebeziumSettings, *, declared: bool
-    ) -> None:
-        self._layout = layout_of(shape, columns, settings, declared=declared)
-        self._columns, self._key = columns, key
+    def __init__(self, layout: Layout, columns: pa.Schema, key: tuple[str, ...], settings: DebeziumSettings) -> None:
+        self._layout, self._columns, self._key = layout, columns, key
         self._unavailable = Unavailable(settings.unavailable)
         self._keys = KeyRows(key, dict(zip(columns.names, columns.types, strict=True)), settings)
         kinds = self._envelope()
@@ -56,6 +53,11 @@ class ShapeRows:
         }
         made = {name: struct_of(kinds) for name, kinds in rows.items() if kinds}
         return {**made, "source": _SOURCE, "op": same(pa.string())}
+
+    @property
+    def slow(self) -> bool:
+        """Whether most events needed the closer look."""
+        return self._values.slow
 
     def rows(self, group: Group, messages: Messages, reject: Reject) -> Rows:
         """Of the messages of the group, with the index of each row's message."""

@@ -42,6 +42,11 @@ class JsonValues:
         self._fast, self._strict = FastJson(schema), closer or StrictJson(schema)
         self._use_fast = self._fast.usable
 
+    @property
+    def slow(self) -> bool:
+        """Whether most messages needed the closer look."""
+        return not self._use_fast
+
     def parse(self, values: Sequence[bytes | None]) -> Parsed:
         """A row for every message that has one, in order; a message without a value is one without fields."""
         if None in values:
