@@ -114,6 +114,25 @@ def test_a_valid_file_is_called_so_and_nothing_is_sent(hw: Headwater, name: str,
     assert name not in ConnectClient(connect).names()
 
 
+def test_variables_come_from_a_file_where_the_environment_has_none(
+    hw: Headwater, name: str, tmp_path: Path, connect: str, monkeypatch: pytest.MonkeyPatch
+):
+    file = write(tmp_path, source(name, tmp_path, a_word="${WORD}", a_token="${MY_TOKEN}"))  # noqa: S106
+    refused = hw("apply", file)
+    assert refused.code == 2
+    assert "a.word  the environment has no variable WORD; set it, here or in .env, or write $${WORD}" in refused.err
+    (tmp_path / ".env").write_text("WORD=of-the-file\nexport MY_TOKEN='geheim'\n")
+    (tmp_path / "other.env").write_text("WORD=of-another\n")
+    monkeypatch.setenv("MY_TOKEN", "geheimer")
+    assert hw("apply", file, "--wait", "0s").code == 0
+    config = ConnectClient(connect).config(name)
+    assert (config["a.word"], config["a.token"]) == ("of-the-file", "geheimer")
+    changed = hw("apply", file, "--env", "other.env", "--wait", "0s")
+    assert "  a.word: **** → ${WORD}" in changed.out
+    missing = hw("validate", file, "--env", "none.env")
+    assert (missing.code, "none.env cannot be read: No such file" in missing.err) == (2, True)
+
+
 @pytest.mark.parametrize("kind", ["confluent", "aiven"])
 def test_a_class_that_the_worker_does_not_have_is_told_with_those_it_has(
     hw: Headwater, headwater: Headwater, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

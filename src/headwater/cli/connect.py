@@ -10,7 +10,16 @@ import typer
 
 from headwater.cli.command import ProjectFlags
 from headwater.cli.connect_shapes import applied_json, applied_text, state_json, states_text
-from headwater.cli.connect_worker import Url, Wait, exit_unless_fine, opened_worker, seconds_of, see_through
+from headwater.cli.connect_worker import (
+    Env,
+    Url,
+    Wait,
+    exit_unless_fine,
+    opened_worker,
+    seconds_of,
+    see_through,
+    variables,
+)
 from headwater.cli.output import Output, table
 from headwater.model.errors import InputError
 
@@ -27,7 +36,9 @@ Files = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The connector's name.")]
 
 
-def apply(out: Output, flags: ProjectFlags, files: Files, *, url: Url = None, wait: Wait = "60s") -> None:
+def apply(
+    out: Output, flags: ProjectFlags, files: Files, *, env: Env = None, url: Url = None, wait: Wait = "60s"
+) -> None:
     """Create connectors, or give them the settings of the files.
 
     Nothing is sent where nothing differs. What differs is validated first, all of it; then Headwater waits until every
@@ -36,7 +47,7 @@ def apply(out: Output, flags: ProjectFlags, files: Files, *, url: Url = None, wa
     from headwater.services.connect.applying import intend, wait_until_at_rest  # noqa: PLC0415 - not paid for by --help
     from headwater.services.connect.connector_file import read_connectors  # noqa: PLC0415
 
-    seconds, connectors = seconds_of(wait), read_connectors(files)
+    seconds, connectors = seconds_of(wait), read_connectors(files, variables(env))
     with opened_worker(out, flags, url) as client:
         plugins = client.plugins()
         intentions = [intend(client, connector, plugins) for connector in connectors]
@@ -56,7 +67,7 @@ def apply(out: Output, flags: ProjectFlags, files: Files, *, url: Url = None, wa
             exit_unless_fine(out, client, states, seconds)
 
 
-def validate(out: Output, flags: ProjectFlags, files: Files, *, url: Url = None) -> None:
+def validate(out: Output, flags: ProjectFlags, files: Files, *, env: Env = None, url: Url = None) -> None:
     """Let connector classes look at the settings of the files.
 
     Prints what they have against each, and exits 2; changes nothing. Debezium also connects to its database.
@@ -65,7 +76,7 @@ def validate(out: Output, flags: ProjectFlags, files: Files, *, url: Url = None)
     from headwater.services.connect.applying import validate as ask  # noqa: PLC0415
     from headwater.services.connect.connector_file import read_connectors  # noqa: PLC0415
 
-    connectors = read_connectors(files)
+    connectors = read_connectors(files, variables(env))
     with opened_worker(out, flags, url) as client:
         plugins = client.plugins()
         asked = [Intention(each, "unchanged", problems=ask(client, each, plugins)[0]) for each in connectors]

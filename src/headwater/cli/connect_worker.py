@@ -27,6 +27,10 @@ Url = Annotated[
         help="A worker. Default: HEADWATER_CONNECT_URL, headwater.yaml, the local stack, http://localhost:8083.",
     ),
 ]
+Env = Annotated[
+    Path | None,
+    typer.Option("--env", metavar="FILE", help="A file with variables for `${NAME}`. Default: .env, if it is there."),
+]
 Wait = Annotated[
     str,
     typer.Option("--wait", metavar="DURATION", help="How long it may take until it runs or fails. 0s: do not wait."),
@@ -51,6 +55,15 @@ def opened_worker(out: Output, flags: ProjectFlags, url: str | None) -> Iterator
         yield client
     finally:
         client.close()
+
+
+def variables(env: Path | None) -> Mapping[str, str]:
+    """What `${NAME}` is replaced from: the environment, and what it does not have from a `.env` file."""
+    from headwater.services.postgres_readiness.dotenv import read_dotenv  # noqa: PLC0415 - not paid for by --help
+
+    usual = Path(".env")
+    file = env or (usual if usual.exists() else None)
+    return {**(read_dotenv(file) if file else {}), **os.environ}
 
 
 def see_through(out: Output, client: ConnectClient, name: str, seconds: float, goal: str | None = None) -> None:

@@ -151,7 +151,7 @@ class _File:
             if default is not None:
                 return value or default[2:]
             if value is None:
-                message = f"the environment has no variable {name}; set it, or write $${{{name}}} if the connector is to see ${{{name}}}"
+                message = f"the environment has no variable {name}; set it, here or in .env, or write $${{{name}}} if the connector is to see ${{{name}}}"
                 self._problem(path, message)
             return value or ""
 
