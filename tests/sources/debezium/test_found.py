@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.model.errors import InputError, SchemaRefused
@@ -158,6 +158,7 @@ MARKS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(MARKS, MARKS, MARKS)
 def test_marks_whose_columns_differ_keep_the_laws(a, b, c):
     laws.check_join_is_commutative(a, b)
@@ -183,6 +184,7 @@ VALUES = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
 def test_kinds_found_by_arrow_are_those_found_one_by_one(found):
     quickly = Rows()

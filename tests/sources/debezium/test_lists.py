@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.sources.debezium.events import EventDecoder, EventReading
@@ -26,6 +26,7 @@ VALUES = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=60), st.integers(1, 60))
 def test_arrays_are_the_texts_that_json_says(values, size):
     stream = Stream(key=["id"])
