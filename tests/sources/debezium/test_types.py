@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import math
 from decimal import Decimal
 
 import pytest
 
+from headwater.sources.debezium.transport import Messages
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, with_schema
 
 DBZ, CONNECT = "io.debezium", "org.apache.kafka.connect.data"
@@ -170,11 +172,19 @@ def test_messages_whose_schema_stands_behind_the_payload_are_read_too():
     assert decoded.rows.column("id").to_pylist() == [5, 5]
 
 
+@pytest.mark.parametrize("form", [{}, {"indent": 1}, {"separators": (" , ", " : ")}])
+def test_white_space_says_nothing(form):
+    value = with_schema([field("id", "int32")], event("c", {"id": 5}))
+    stream = Stream(key=["id"])
+    for written in (value, value["payload"]):
+        found = Messages([json.dumps(written, **form).encode()] * 2, lambda _: None, lambda _: None)
+        assert stream.poll(found).rows.column("id").to_pylist() == [5, 5]
+
+
 def test_what_is_behind_the_payload_is_no_part_of_it():
     good = as_bytes(with_schema([field("id", "int32")], event("c", {"id": 5})))
     stream = Stream(key=["id"])
     stream.look(messages_of([{"value": with_schema([field("id", "int32")], event("c", {"id": 5}))}]))
     for bad in (good[:-1], good + b"}", good[:-1] + b"x", good[:-2]):
-        messages = messages_of([])
-        decoded = stream.decode(type(messages)([good, bad], lambda _: None, lambda _: None))
+        decoded = stream.decode(Messages([good, bad], lambda _: None, lambda _: None))
         assert [index for index, _ in decoded.rejected] == [1], bad[-20:]

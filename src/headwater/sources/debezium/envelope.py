@@ -14,7 +14,12 @@ from headwater.sources.json.strict import Misfit, document, json_text
 
 _SCHEMA = b'{"schema":'
 _PAYLOAD = b'"payload":'
-_WRAPPED = (_SCHEMA, b"{" + _PAYLOAD)  # how a message with a schema begins
+# How a message with a schema may begin: Connect writes it without a space, others may not.
+_WRAPPED = (
+    b'{"schema"',
+    b'{"payload"',
+    *(start + space for start in (b"{", b"") for space in (b" ", b"\n", b"\r", b"\t")),
+)
 _NULL = b"null"
 
 
