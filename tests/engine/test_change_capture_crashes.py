@@ -61,9 +61,11 @@ class Teller:
 @contextmanager
 def servers(folder: Path) -> Iterator[tuple[Service, Service]]:
     """A broker and a worker that nobody else needs."""
-    with running(Kafka(), folder / "kafka") as kafka:
-        with running(Connect(kafka.address["brokers"]), folder / "connect") as connect:
-            yield kafka, connect
+    with (
+        running(Kafka(), folder / "kafka") as kafka,
+        running(Connect(kafka.address["brokers"]), folder / "connect") as connect,
+    ):
+        yield kafka, connect
 
 
 def killed_cycle(customers: Bank, fault: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from headwater.engine.attempting import attempt_at
+from headwater.engine.kept_splits import kept_for
 from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.parts import Parts
 from headwater.engine.planning import next_window
@@ -109,10 +110,13 @@ class _Cycle:
         attempt = attempt_at(parts, lease, self._run, intent.window)
         resumed = intent.run != self._run
         parts.faults.reach("read.before")
-        with parts.source.read(intent.window) as streams:
-            rows = [parts.transformed(parts.rejects.tray.watching(stream)) for stream in streams]
+        sinks = parts.sinks()
+        with (
+            parts.source.read(intent.window) as streams,
+            kept_for(len(sinks), [parts.rejects.tray.watching(stream) for stream in streams]) as kept,
+        ):
+            rows = [parts.transformed(stream) for stream in kept]
             parts.faults.reach("read.after")
-            sinks = parts.sinks()
             left = len(sinks) * len(rows)
             for sink in sinks:
                 known = intent if resumed else None
