@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -37,10 +38,10 @@ class Grid:
             return cls({}, offsets)
         return cls(window.start.topics.get(topic, {}), offsets)
 
-    def first(self, partition: int, offset: int) -> int:
-        """The first offset of the file that holds this one."""
+    def place(self, partition: int, offset: int) -> tuple[int, int]:
+        """The partition, and the first offset of the file that holds this one."""
         begin = self.begins.get(partition, 0)
-        return begin + (offset - begin) // self.offsets * self.offsets
+        return partition, begin + (offset - begin) // self.offsets * self.offsets
 
 
 class Staging:
@@ -51,13 +52,15 @@ class Staging:
         self._rows: dict[tuple[int, int], int] = {}
         self._open: tuple[tuple[int, int], IO[bytes]] | None = None
 
-    def add(self, batch: pa.RecordBatch, lines: Iterable[bytes | None]) -> None:
+    def add(self, batch: pa.RecordBatch, lines: Sequence[bytes | None]) -> None:
         partitions, offsets = batch.column("kafka_partition").to_pylist(), batch.column("kafka_offset").to_pylist()
-        for partition, offset, line in zip(partitions, offsets, lines, strict=True):
-            if line is not None:
-                place = partition, self._grid.first(partition, offset)
-                self._file(place).write(line + b"\n")
-                self._rows[place] += 1
+        places = list(map(self._grid.place, partitions, offsets))
+        edges = [0, *(n for n in range(1, len(places)) if places[n] != places[n - 1]), len(places)]
+        for begin, end in pairwise(edges):
+            present = [line for line in lines[begin:end] if line is not None]
+            if present:
+                self._file(places[begin]).write(b"\n".join(present) + b"\n")
+                self._rows[places[begin]] += len(present)
 
     def finished(self) -> list[MessageFile]:
         self._close()
