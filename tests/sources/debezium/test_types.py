@@ -164,6 +164,13 @@ def test_one_bad_value_among_many_does_not_disturb_them():
     assert kept == [n for n in range(1, 3001) if n % 1000]
 
 
+@pytest.mark.parametrize("more", [{"type": "int128"}, {"type": "array"}, {"type": "map", "keys": 1}, {"type": None}])
+def test_a_schema_that_makes_no_sense_leaves_the_value_as_its_json(more):
+    stream, decoded = value_of({**field("v", ""), **more}, [1, 2.50], None)
+    assert stream.columns["v"][1] == "string"
+    assert decoded.rows.column("v").to_pylist() == ["[1,2.5]", None]
+
+
 def test_messages_whose_schema_stands_behind_the_payload_are_read_too():
     value = with_schema([field("id", "int32")], event("c", {"id": 5}))
     turned = {"payload": value["payload"], "schema": value["schema"]}

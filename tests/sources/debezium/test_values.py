@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headwater.model.changes import position
 from headwater.sources.debezium import conversions as to
 from headwater.sources.debezium import decimals
+from headwater.sources.debezium.connect_types import kind_of
 from headwater.sources.debezium.kept import kept
-from headwater.sources.debezium.kinds import kind_of
 from headwater.sources.debezium.lines import line_of
 from headwater.sources.debezium.positions import positions
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, with_schema

@@ -18,9 +18,10 @@ from headwater.config.debezium import DebeziumSettings
 from headwater.model.changes import CHANGE_COLUMNS
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.sources.ddl_schema import ddl_of, schema_of
+from headwater.sources.debezium.connect_types import kind_of
 from headwater.sources.debezium.envelope import Envelopes, Shape
 from headwater.sources.debezium.found_values import Rows, fields_in
-from headwater.sources.debezium.kinds import is_wider, kind_of
+from headwater.sources.debezium.kinds import is_wider
 from headwater.sources.debezium.not_rows import Nothing, is_envelope, why_no_event, why_none
 from headwater.sources.debezium.positions import known_connectors
 from headwater.sources.debezium.renamed import renamed

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from headwater.config.debezium import DebeziumSettings
 from headwater.sources.debezium.closer import StructRows
+from headwater.sources.debezium.connect_types import kind_of
 from headwater.sources.debezium.envelope import Envelopes, Group, Shape
 from headwater.sources.debezium.kept import kept, why_not
-from headwater.sources.debezium.kinds import Kind, fitted, kind_for, kind_of
+from headwater.sources.debezium.kinds import Kind, fitted, kind_for
 from headwater.sources.json.values import JsonValues
 
 

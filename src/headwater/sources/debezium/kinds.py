@@ -1,22 +1,6 @@
 """How a column is written in events, and what it becomes.
 
-| Connect's type | semantic name | column |
-| --- | --- | --- |
-| boolean · string | | boolean · string |
-| int8, int16, int32 · int64 | none, Year · MicroDuration, NanoDuration | int · bigint |
-| float · double | | float · double |
-| bytes | none, Bits (the first bit is the least) | binary |
-| bytes | Connect's Decimal | decimal(p,s); beyond 38 digits string |
-| struct | VariableScaleDecimal | string: its scale is each value's own |
-| int32 · string | Date, Connect's Date · IsoDate | date |
-| int32, int64 · string | Time, MicroTime, NanoTime, Connect's Time · IsoTime | string, `08:30:00.000000` |
-| int64 · string | Timestamp, MicroTimestamp, NanoTimestamp, Connect's Timestamp · IsoTimestamp | timestamp_ntz |
-| string | ZonedTimestamp | timestamp |
-| string | Json, Xml, Uuid, Ltree, TsVector, Enum, EnumSet, Interval, ZonedTime, any other | string |
-| array · struct · map of texts | vectors · geometry, any other · hstore | array · struct · map |
-| any other map | SparseDoubleVector | string: its JSON |
-
-An event without schemas says none of it: the column's type and the settings do.
+Made by what an event's schema says (`connect_types.py`), or, where it says nothing, by the column's type and the settings.
 """
 
 from __future__ import annotations
@@ -35,11 +19,9 @@ from headwater.sources.debezium import decimals
 from headwater.sources.json.strict import Misfit, is_number, json_text, rule_of
 
 Exact = Callable[[Any], Any]
-Schema = Mapping[str, Any]  # Connect's, as JSON
 
-MOST_DIGITS = 38
-_MILLI, _MICRO, _NANO = 10**3, 10**6, 10**9
-_UNITS = {"millis": _MILLI, "micros": _MICRO, "nanos": _NANO}
+MILLI, MICRO, NANO = 10**3, 10**6, 10**9
+_UNITS = {"millis": MILLI, "micros": MICRO, "nanos": NANO}
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")  # how Connect writes them: as texts
 _SHOWN = 40
 
@@ -58,33 +40,25 @@ class Kind:
         return array if self.convert is None else self.convert(array)
 
 
-def kind_of(schema: Schema) -> Kind:
-    """By what an event's schema says of a column."""
-    made = _NAMED.get((schema["type"], str(schema.get("name") or "").rpartition(".")[2]))
-    if made is not None:
-        return made(schema)
-    return _PLAIN[schema["type"]](schema)
-
-
 def kind_for(column: pa.DataType, settings: DebeziumSettings) -> Kind:  # noqa: PLR0911 - one line per type is the clearest form
     """By a column's type, for events that have no schema; the settings are those of the column."""
     t = pa.types
     if t.is_boolean(column) or t.is_integer(column):
         return same(column)
     if t.is_floating(column):
-        return _floating(column)
+        return floating(column)
     if t.is_decimal(column):
-        return _decimal(column, as_text=settings.decimals == "text")
+        return decimal_of(column, as_text=settings.decimals == "text")
     if t.is_binary(column):
         return text(pa.binary(), _BINARY[settings.binary])
     if t.is_date(column):
-        return text(column, to.iso_days) if settings.times == "iso" else _number(pa.int32(), column, to.days)
+        return text(column, to.iso_days) if settings.times == "iso" else number_as(pa.int32(), column, to.days)
     if t.is_timestamp(column):
         return _moment(column, settings)
     if t.is_list(column):
         return array_of(kind_for(column.value_type, settings))
     if t.is_map(column):
-        return _map(kind_for(column.item_type, settings))
+        return map_of(kind_for(column.item_type, settings))
     if t.is_struct(column):
         return struct_of({field.name: kind_for(field.type, settings) for field in column})
     return Kind(pa.string(), pa.string(), rule_of(pa.string()))
@@ -128,7 +102,8 @@ def same(column: pa.DataType) -> Kind:
     return Kind(column, column, rule_of(column))
 
 
-def _number(wire: pa.DataType, column: pa.DataType, convert: to.Convert) -> Kind:
+def number_as(wire: pa.DataType, column: pa.DataType, convert: to.Convert) -> Kind:
+    """Written as a whole number."""
     return Kind(wire, column, rule_of(wire), convert)
 
 
@@ -144,7 +119,8 @@ def _exact_text(value: Any) -> str:
     return made
 
 
-def _floating(column: pa.DataType) -> Kind:
+def floating(column: pa.DataType) -> Kind:
+    """Written as a number, or as the text of what JSON has no number for."""
     rule = rule_of(pa.float64())
 
     def exact(value: Any) -> float:
@@ -156,7 +132,9 @@ def _floating(column: pa.DataType) -> Kind:
     return Kind(pa.float64(), column, exact, to.floats if pa.types.is_float32(column) else None)
 
 
-def _decimal(column: pa.DataType, *, as_text: bool = False) -> Kind:
+def decimal_of(column: pa.DataType, *, as_text: bool = False) -> Kind:
+    """Written as its unscaled bytes in base64, or as a number; with `as_text` as the text of one."""
+
     def exact(value: Any) -> str:
         return decimals.NUMBER + value if is_number(value) else _exact_text(value)
 
@@ -169,7 +147,7 @@ def _moment(column: pa.DataType, settings: DebeziumSettings) -> Kind:
         return text(column, to.zoned_moments)
     if settings.times == "iso":
         return text(column, to.iso_moments)
-    return _number(pa.int64(), column, to.moments(_UNITS[str(settings.times)]))
+    return number_as(pa.int64(), column, to.moments(_UNITS[str(settings.times)]))
 
 
 def array_of(element: Kind) -> Kind:
@@ -190,7 +168,8 @@ def array_of(element: Kind) -> Kind:
     return Kind(wire, column, exact, convert if element.convert else None)
 
 
-def _map(item: Kind) -> Kind:
+def map_of(item: Kind) -> Kind:
+    """Written as an object whose names are the keys."""
     wire, column = pa.map_(pa.string(), item.wire), pa.map_(pa.string(), item.column)
 
     def exact(value: Any) -> list[tuple[str, Any]]:
@@ -245,54 +224,4 @@ def placed(name: str, exact: Exact, value: Any) -> Any:
         raise Misfit(f"{name}: {misfit}") from None
 
 
-def _connect_decimal(schema: Schema) -> Kind:
-    parameters = schema.get("parameters") or {}
-    scale = int(parameters.get("scale", 0))
-    precision = int(parameters.get("connect.decimal.precision", MOST_DIGITS))
-    if not 0 <= scale <= min(precision, MOST_DIGITS) or not precision <= MOST_DIGITS:
-        return Kind(pa.string(), pa.string(), _decimal(pa.decimal128(1)).exact, decimals.decimal_texts(scale))
-    return _decimal(pa.decimal128(precision, scale))
-
-
-def _variable_scale(schema: Schema) -> Kind:  # noqa: ARG001 - as all of the table
-    wire = struct_of({"scale": same(pa.int32()), "value": text()})
-    return Kind(wire.wire, pa.string(), wire.exact, decimals.variable_scale)
-
-
-def _connect_map(schema: Schema) -> Kind:
-    if schema["keys"]["type"] != "string":
-        return Kind(pa.string(), pa.string(), rule_of(pa.string()))
-    return _map(kind_of(schema["values"]))
-
-
 _BINARY = {"base64": to.from_base64, "base64url": to.from_base64url, "hex": to.from_hex}
-_DATE = _number(pa.int32(), pa.date32(), to.days)
-_NTZ = pa.timestamp("us")
-
-_PLAIN: Mapping[str, Callable[[Schema], Kind]] = {
-    "boolean": lambda _: same(pa.bool_()),
-    **{name: lambda _: same(pa.int32()) for name in ("int8", "int16", "int32")},
-    "int64": lambda _: same(pa.int64()),
-    **{name: lambda _: _floating(pa.float32()) for name in ("float", "float32")},
-    **{name: lambda _: _floating(pa.float64()) for name in ("double", "float64")},
-    "string": lambda _: text(),
-    "bytes": lambda _: text(pa.binary(), to.from_base64),
-    "array": lambda schema: array_of(kind_of(schema["items"])),
-    "map": _connect_map,
-    "struct": lambda schema: struct_of({field["field"]: kind_of(field) for field in schema["fields"]}),
-}
-_NAMED: Mapping[tuple[str, str], Callable[[Schema], Kind]] = {
-    ("bytes", "Decimal"): _connect_decimal,
-    ("struct", "VariableScaleDecimal"): _variable_scale,
-    ("int32", "Date"): lambda _: _DATE,
-    ("string", "IsoDate"): lambda _: text(pa.date32(), to.iso_days),
-    ("int32", "Time"): lambda _: _number(pa.int32(), pa.string(), to.times(_MILLI)),
-    ("int64", "MicroTime"): lambda _: _number(pa.int64(), pa.string(), to.times(_MICRO)),
-    ("int64", "NanoTime"): lambda _: _number(pa.int64(), pa.string(), to.times(_NANO)),
-    ("string", "IsoTime"): lambda _: text(pa.string(), to.iso_times),
-    ("int64", "Timestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_MILLI)),
-    ("int64", "MicroTimestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_MICRO)),
-    ("int64", "NanoTimestamp"): lambda _: _number(pa.int64(), _NTZ, to.moments(_NANO)),
-    ("string", "IsoTimestamp"): lambda _: text(_NTZ, to.iso_moments),
-    ("string", "ZonedTimestamp"): lambda _: text(pa.timestamp("us", "UTC"), to.zoned_moments),
-}

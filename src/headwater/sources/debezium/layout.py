@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from headwater.config.debezium import DebeziumSettings
 from headwater.sources.ddl_schema import ddl_of
+from headwater.sources.debezium.connect_types import kind_of
 from headwater.sources.debezium.envelope import Shape
-from headwater.sources.debezium.kinds import Kind, fitted, kind_for, kind_of
+from headwater.sources.debezium.kinds import Kind, fitted, kind_for
 from headwater.sources.debezium.renamed import renamed
 
 
