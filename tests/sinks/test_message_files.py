@@ -16,11 +16,19 @@ from tests.stack import S3ForTests
 from headwater.config.files_sink import FilesSink as Settings
 from headwater.config.frozen import SecretText
 from headwater.config.s3 import S3Settings
-from headwater.model.errors import LeaseLost, SchemaRefused, SettingsError, SinkUnreachable, ValueNotKept
+from headwater.model.errors import (
+    LeaseLost,
+    PublishConflict,
+    SchemaRefused,
+    SettingsError,
+    SinkUnreachable,
+    ValueNotKept,
+)
 from headwater.model.marks import OffsetsMark
 from headwater.model.rejects import Reject
 from headwater.model.window import Window
 from headwater.sinks.files import FilesSink, MessageFilesSink, open_files
+from headwater.sinks.files.shelf import Shelf, open_shelf
 from headwater.testing.memory_rows import DataFrameRows, MemoryRows, attempt_at, table_of, window_up_to
 
 HEADERS = pa.list_(
@@ -230,6 +238,50 @@ def test_a_writer_that_lost_its_lease_puts_nothing(tmp_path):
     with pytest.raises(LeaseLost):
         land(sink(tmp_path), messages("{}"), clear_to_publish=lost)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_writer_that_wakes_up_after_a_rewind_replaces_nothing(tmp_path):
+    """G4: the file was written again, from a longer window, while the writer slept behind its last look at the lease."""
+    passed = []
+
+    def meanwhile() -> None:
+        if passed:
+            raise LeaseLost("shop: taken over by epoch 2")
+        passed.append(True)
+        land(sink(tmp_path, fields="value"), messages(*"abcd"), at=window({0: 0}, {0: 4}), epoch=2)
+
+    with pytest.raises(LeaseLost):
+        land(sink(tmp_path, fields="value"), messages(*"ab"), at=window({0: 0}, {0: 2}), clear_to_publish=meanwhile)
+    assert files(tmp_path) == {"orders/partition=0/orders+0+0000000000.json": b"a\nb\nc\nd\n"}
+
+
+def test_a_file_is_replaced_only_in_the_version_that_was_seen(tmp_path):
+    shelf, content = open_shelf("out", tmp_path, S3Settings()), tmp_path / "content"
+    assert replaced_in_turns(shelf, content) == b"third"
+    assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == ["x.json"]
+
+
+def test_an_object_is_replaced_only_in_the_version_that_was_seen(s3: S3ForTests, bucket: str, tmp_path):
+    shelf = open_shelf(f"s3://{bucket}/a", tmp_path, settings_of(s3))
+    assert replaced_in_turns(shelf, tmp_path / "content") == b"third"
+
+
+def replaced_in_turns(shelf: Shelf, content: Path) -> bytes:
+    """Two writers see one version; the second of them is refused. What stands there in the end."""
+    content.write_bytes(b"first")
+    assert shelf.put("b/x.json", content) is None
+    assert shelf.put("b/x.json", content) is None
+    content.write_bytes(b"second")
+    version = shelf.put("b/x.json", content)
+    assert version is not None
+    content.write_bytes(b"third")
+    shelf.replace("b/x.json", content, version)
+    content.write_bytes(b"second")
+    with pytest.raises(PublishConflict, match=r"b/x\.json was written by somebody else"):
+        shelf.replace("b/x.json", content, version)
+    content.write_bytes(b"third")
+    assert shelf.put("b/x.json", content) is None
+    return content.read_bytes()
 
 
 def test_a_replay_of_a_reject_replaces_no_file_that_begins_with_its_offset(tmp_path):

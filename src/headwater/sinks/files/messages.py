@@ -51,9 +51,7 @@ class MessageFilesSink:
             files = self._staged(attempt, rows, Path(folder))
             attempt.faults.reach("land.written")
             attempt.clear_to_publish()  # G4, and the rejects land before what they stood among (G8)
-            with ThreadPoolExecutor(_AT_ONCE) as threads:
-                for _ in threads.map(self._put, files):
-                    pass
+            self._publish(attempt, files)
         attempt.faults.reach("land.published")
         proof = {"published": self._shelf.where(rows.stream), "files": len(files)}
         seconds = time.monotonic() - began
@@ -77,9 +75,21 @@ class MessageFilesSink:
         with storage_errors(folder):
             return staging.finished()
 
-    def _put(self, file: MessageFile) -> None:
+    def _publish(self, attempt: Attempt, files: Sequence[MessageFile]) -> None:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            others = [
+                (file, version) for file, version in zip(files, threads.map(self._put, files), strict=True) if version
+            ]
+        if others:
+            # Written before a rewind, or by a writer that a newer lease has overtaken: only who holds it may decide (G4).
+            attempt.clear_to_publish()
+        for file, version in others:
+            with storage_errors(self._shelf.where(file.name)):
+                self._shelf.replace(file.name, file.content, version)
+
+    def _put(self, file: MessageFile) -> str | None:
         with storage_errors(self._shelf.where(file.name)):
-            self._shelf.put(file.name, file.content)
+            return self._shelf.put(file.name, file.content)
 
 
 def _check(rows: Rows) -> None:

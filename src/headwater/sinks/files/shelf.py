@@ -9,11 +9,13 @@ import filecmp
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headwater.model.errors import SettingsError, SinkUnreachable
+from headwater.model.errors import PublishConflict, SettingsError, SinkUnreachable
 from headwater.model.secret import masked
 from headwater.sinks.files.durable import durable_folder, sync_folder
 from headwater.sinks.files.places import local_path
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
 class Shelf(Protocol):
     """Takes files one by one; several threads may put different ones."""
 
-    def put(self, name: str, content: Path) -> None:
-        """Durable and visible when it returns; replaces what has that name, unless it is the same."""
+    def put(self, name: str, content: Path) -> str | None:
+        """None: it is there, durable and visible, now or since before. Else the version of what has that name instead."""
+
+    def replace(self, name: str, content: Path, version: str) -> None:
+        """Put it in place of that version. Raises PublishConflict where another one stands there by now."""
 
     def where(self, name: str) -> str:
         """For people."""
@@ -38,23 +43,51 @@ class FolderShelf:
 
     folder: Path
 
-    def put(self, name: str, content: Path) -> None:
+    def put(self, name: str, content: Path) -> str | None:
         target = self.folder / name
         durable_folder(target.parent)
-        if target.exists() and filecmp.cmp(target, content, shallow=False):
-            return
-        scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            shutil.copyfile(content, scratch)
-            with scratch.open("rb+") as file:
-                os.fsync(file.fileno())
+        with _scratch(target, content) as scratch:
+            try:
+                os.link(scratch, target)  # fails where a rename would replace
+            except FileExistsError:
+                return None if filecmp.cmp(target, content, shallow=False) else _version(target)
+        sync_folder(target.parent)
+        return None
+
+    def replace(self, name: str, content: Path, version: str) -> None:
+        target = self.folder / name
+        with _scratch(target, content) as scratch:
+            if _version(target) != version:
+                raise _changed(str(target))
             scratch.replace(target)
-        finally:
-            scratch.unlink(missing_ok=True)
         sync_folder(target.parent)
 
     def where(self, name: str) -> str:
         return str(self.folder / name)
+
+
+@contextmanager
+def _scratch(target: Path, content: Path) -> Iterator[Path]:
+    """The content beside its target, durable, under a name that no reader looks at."""
+    scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        shutil.copyfile(content, scratch)
+        with scratch.open("rb+") as file:
+            os.fsync(file.fileno())
+        yield scratch
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _version(file: Path) -> str:
+    found = file.stat()
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
+
+def _changed(where: str) -> PublishConflict:
+    return PublishConflict(
+        f"{where} was written by somebody else while we were about to replace it", hint="the next cycle tries again"
+    )
 
 
 class BucketShelf:
@@ -63,29 +96,41 @@ class BucketShelf:
     def __init__(self, url: str, store: Any, prefix: str) -> None:
         self._url, self._store, self._prefix = url.rstrip("/"), store, prefix.strip("/")
 
-    def put(self, name: str, content: Path) -> None:
-        from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError  # noqa: PLC0415
+    def put(self, name: str, content: Path) -> str | None:
+        from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415 - folders need none of it
 
-        key, data = f"{self._prefix}/{name}".lstrip("/"), content.read_bytes()
-        try:
+        data = content.read_bytes()
+        with self._refusals():
             try:
-                self._store.put(key, data, mode="create", use_multipart=False)
-            except (AlreadyExistsError, NotSupportedError):
-                if self._content(key) != data:
-                    self._store.put(key, data, use_multipart=False)
-        except (BaseError, OSError) as error:
-            raise self._refused(str(error)) from None
+                self._store.put(self._key(name), data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                there = self._store.get(self._key(name))
+                return None if bytes(there.bytes()) == data else str(there.meta["e_tag"])
+        return None
 
-    def _content(self, key: str) -> bytes | None:
-        from obstore.exceptions import NotFoundError  # noqa: PLC0415
+    def replace(self, name: str, content: Path, version: str) -> None:
+        from obstore.exceptions import PreconditionError  # noqa: PLC0415
 
-        try:
-            return bytes(self._store.get(key).bytes())
-        except (NotFoundError, FileNotFoundError):
-            return None
+        with self._refusals():
+            try:
+                self._store.put(self._key(name), content.read_bytes(), mode={"e_tag": version}, use_multipart=False)
+            except PreconditionError:
+                raise _changed(self.where(name)) from None
 
     def where(self, name: str) -> str:
         return masked(f"{self._url}/{name}")
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}".lstrip("/")
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise self._refused(str(error)) from None
 
     def _refused(self, text: str) -> SinkUnreachable:
         """Without the server's whole answer, which may repeat credentials (G11)."""
