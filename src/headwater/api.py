@@ -23,7 +23,7 @@ from headwater.config.loading import load_pipelines, load_project
 from headwater.config.pipeline import PipelineSettings, SourceSettings
 from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import run_cycle
-from headwater.engine.lease import held_lease
+from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.log import Log, Silence
 from headwater.engine.parts import Parts, SinksOnUse
 from headwater.engine.rejects import Rejects
@@ -34,6 +34,7 @@ from headwater.engine.window_block import WindowBlock, window_block
 from headwater.model.errors import InputError, SettingsError
 from headwater.model.faults import Faults, faults_from
 from headwater.model.ledger import KeepsLedgers, LedgerForPeople, no_ledger
+from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.secret import Secret
 from headwater.model.sink import Sink
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.engine.bookmark_desk import BookmarkDesk
+    from headwater.engine.rebuild import Rebuilt
     from headwater.engine.reject_shelf import KeptReject
     from headwater.engine.replay import Replayed
 
@@ -138,8 +140,19 @@ class Pipeline:
     def history(self, limit: int = 20) -> Sequence[HistoryEntry]:
         return self.project.store.history(self.name, limit)
 
-    def rewind(self, to: str, *, why: str, who: str | None = None) -> Progress:
-        """Move the mark to where the operator says, back or forth, on record (G3). Waits for nobody: raises LeaseHeld."""
+    def rewind(
+        self,
+        to: str | None,
+        *,
+        why: str,
+        who: str | None = None,
+        rebuild: Callable[[Sequence[Rebuilt]], bool] | None = None,
+    ) -> Progress:
+        """Move the mark to where the operator says, back or forth, on record (G3). Waits for nobody: raises LeaseHeld.
+
+        With `rebuild` the tables that are made of changes are made anew from their log, up to that mark (None: the
+        present one); it is shown the differences and says whether they are published. Only then the mark moves.
+        """
         if not why.strip():
             raise InputError(
                 f"{self.name}: a rewind needs a reason", hint="say why: --why 'restored the table from backup'"
@@ -147,7 +160,9 @@ class Pipeline:
         store, who = self.project.store, who or whoami()
         with self._source() as source, held_lease(store, self.name, who, self._lease_seconds) as lease:
             progress = store.load(self.name)
-            target = source.position(to, progress.mark)
+            target = progress.mark if to is None else source.position(to, progress.mark)
+            if rebuild is not None and not self._rebuilt(lease, target, rebuild):
+                return progress
             entry = HistoryEntry(
                 kind="rewound",
                 run="",
@@ -159,6 +174,24 @@ class Pipeline:
                 why=why,
             )
             return store.swap(lease.lease, progress, progress.rewound(target), entry)
+
+    def _rebuilt(self, lease: HeldLease, mark: Mark | None, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
+        from headwater.engine.rebuild import rebuild  # noqa: PLC0415 - a cycle needs none of it
+
+        if mark is None:
+            raise InputError(f"{self.name}: before the beginning there is no table", hint="write --to POSITION")
+        said: list[bool] = []
+
+        def asked(found: Sequence[Rebuilt]) -> bool:
+            said.append(agreed(found))
+            return said[0]
+
+        parts = self.parts()
+        try:
+            rebuild(parts, lease, mark, asked)
+        finally:
+            parts.close()
+        return said == [True]
 
     def ledger(self) -> LedgerForPeople:
         """The bookmarks of a source of objects."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from headwater.model.errors import LeaseLost
@@ -18,6 +19,7 @@ from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable
 
+REBUILT = "headwater.rebuilt"
 _STEPS = 16  # from the head to what we know; beyond that, one text with everything is cheaper
 
 
@@ -49,6 +51,8 @@ class Ancestry:
             steps = self._steps(table)
             if steps is None:
                 self._landings = _stamped(_whole_way(table, head))
+            elif any(_is_rebuilt(step) for step in steps):
+                self._landings = _stamped(steps)
             else:
                 self._landings = [*_stamped(steps), *self._landings]
             self._head = head
@@ -60,7 +64,7 @@ class Ancestry:
         if self._head is None:
             return None
         metadata = table.metadata
-        snapshot = metadata.currentSnapshot()
+        snapshot = table.newest(metadata)
         while snapshot is not None and len(found) < _STEPS:
             if int(snapshot.snapshotId()) == self._head:
                 return found
@@ -81,8 +85,14 @@ def _whole_way(table: LakeTable, head: int | None) -> Iterable[dict[str, Any]]:
 
 
 def _stamped(snapshots: Iterable[dict[str, Any]]) -> list[Stamped]:
-    read = ((snapshot["snapshot-id"], Stamp.read(snapshot.get("summary", {}))) for snapshot in snapshots)
+    since = takewhile(lambda snapshot: not _is_rebuilt(snapshot), snapshots)
+    read = ((snapshot["snapshot-id"], Stamp.read(snapshot.get("summary", {}))) for snapshot in since)
     return [Stamped(number, stamp) for number, stamp in read if stamp]
+
+
+def _is_rebuilt(snapshot: dict[str, Any]) -> bool:
+    """Whether the table was emptied here, to be made anew: what landed before is not in it any more."""
+    return REBUILT in snapshot.get("summary", {})
 
 
 def already_landed(landings: Sequence[Stamped], attempt: Attempt, sink: str, stream: str) -> Stamped | None:

@@ -15,7 +15,7 @@ from headwater.model.errors import InputError, UnknownName
 from headwater.sinks.iceberg.evolution import plan_new
 from headwater.sinks.iceberg.java_errors import described
 from headwater.sinks.iceberg.naming import TableName
-from headwater.sinks.iceberg.table import LakeTable, java
+from headwater.sinks.iceberg.table import MAIN, LakeTable, java
 from headwater.sinks.iceberg.types import TableSchema, table_schema
 
 if TYPE_CHECKING:
@@ -41,11 +41,13 @@ _KEY_BOUND = "truncate(64)"  # key bounds decide which files an upsert reads; Ic
 _PART_BOUND = "full"  # urls of objects begin alike; what tells them apart comes last
 
 
-def find_table(spark: SparkSession, name: TableName) -> LakeTable | None:
+def find_table(spark: SparkSession, name: TableName, branch: str = MAIN) -> LakeTable | None:
     """The table, or None where there is none."""
     catalog = _catalog(spark, name)
     identifier = _identifier(spark, name)
-    return LakeTable(spark, name, catalog.loadTable(identifier)) if catalog.tableExists(identifier) else None
+    if not catalog.tableExists(identifier):
+        return None
+    return LakeTable(spark, name, catalog.loadTable(identifier), branch)
 
 
 def create_table(

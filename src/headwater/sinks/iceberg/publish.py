@@ -80,12 +80,12 @@ def _move_head(
     properties: Mapping[str, str] | None = None,
 ) -> int:
     """`snapshot` is Iceberg's value of a new one, or the number of one that the table has."""
-    current = metadata.currentSnapshot()
+    current = table.newest(metadata)
     if (None if current is None else int(current.snapshotId())) != base:
         raise HeadMoved(f"{table.name}: another writer published while we wrote")
     attempt.faults.reach("land.written")
     attempt.clear_to_publish()
-    builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, "main")
+    builder = table.jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata).setBranchSnapshot(snapshot, table.branch)
     for branch in drop:
         builder = builder.removeRef(branch)
     if properties:

@@ -118,7 +118,7 @@ class Delta:
         data_files, self.vector_files = self._files.data_files(), ()
         if not removal.rows and not repeated:
             return self._table.append(data_files) if data_files else None
-        update = self._table.java.newRowDelta()
+        update = self._table.here(self._table.java.newRowDelta())
         if self._table.head is not None:
             update.validateFromSnapshot(self._table.head)  # older deletion vectors are known, and replaced here
         for file in data_files:

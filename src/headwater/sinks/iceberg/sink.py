@@ -29,6 +29,7 @@ from headwater.sinks.iceberg.naming import TableName, check_apart, shared_table,
 from headwater.sinks.iceberg.one_landing import KnownTable, OneLanding
 from headwater.sinks.iceberg.replacing import brings_no_row, part_column
 from headwater.sinks.iceberg.stamp import Stamp
+from headwater.sinks.iceberg.table import MAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,13 +38,25 @@ if TYPE_CHECKING:
 class IcebergSink:
     """Lands the streams of one pipeline, each in a table of its own."""
 
-    def __init__(self, settings: IcebergSettings, label: str) -> None:
-        self._settings, self._label = settings, label
+    def __init__(self, settings: IcebergSettings, label: str, branch: str = MAIN) -> None:
+        self._settings, self._label, self._branch = settings, label, branch
         self._tables: dict[TableName, KnownTable] = {}
 
     @property
     def label(self) -> str:
         return self._label
+
+    @property
+    def settings(self) -> IcebergSettings:
+        return self._settings
+
+    def table_of(self, stream: str) -> TableName:
+        """Where a stream lands."""
+        return table_for(self._settings.table, stream)
+
+    def on_branch(self, branch: str) -> IcebergSink:
+        """The same sink, which lands on a branch of its tables."""
+        return IcebergSink(self._settings, self._label, branch)
 
     @property
     def streams_at_once(self) -> int:
@@ -110,7 +123,7 @@ class IcebergSink:
         known = self._tables.get(name)
         if known is None or known.spark is not spark or not known.refreshed():
             self._tables.pop(name, None)
-            table = find_table(spark, name)
+            table = find_table(spark, name, self._branch)
             if table is None:
                 return None
             self._tables[name] = KnownTable(spark, table)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+MAIN = "main"
+
+
 @dataclass(frozen=True)
 class PlannedFile:
     """A data file of a snapshot, with what has been deleted from it."""
@@ -48,8 +51,8 @@ def java(spark: SparkSession) -> Any:
 class LakeTable:
     """A handle that is kept between landings; `refresh` looks for what others did."""
 
-    def __init__(self, spark: SparkSession, name: TableName, table: Any) -> None:
-        self.name, self.java = name, table
+    def __init__(self, spark: SparkSession, name: TableName, table: Any, branch: str = MAIN) -> None:
+        self.name, self.java, self.branch = name, table, branch
         self.jvm = java(spark)
         self._iceberg = self.jvm.org.apache.iceberg
         self.operations = table.operations()
@@ -63,8 +66,14 @@ class LakeTable:
 
     @property
     def head(self) -> int | None:
-        snapshot = self.metadata.currentSnapshot()
+        snapshot = self.newest(self.metadata)
         return None if snapshot is None else int(snapshot.snapshotId())
+
+    def newest(self, metadata: Any) -> Any:
+        """The snapshot at the head of our branch, as this metadata has it; None: there is none yet."""
+        if self.branch == MAIN:
+            return metadata.currentSnapshot()
+        return metadata.snapshot(metadata.ref(self.branch).snapshotId())
 
     @property
     def format_version(self) -> int:
@@ -73,7 +82,7 @@ class LakeTable:
     @property
     def rows(self) -> int:
         """Rows of the head's data files, those deleted since included."""
-        snapshot = self.metadata.currentSnapshot()
+        snapshot = self.newest(self.metadata)
         return 0 if snapshot is None else int(snapshot.summary().get("total-records") or 1)
 
     def summary_of(self, branch: str) -> dict[str, str]:
@@ -123,7 +132,7 @@ class LakeTable:
 
     def plan_files(self, bounds: Mapping[str, tuple[object, object]], known_of: str = "") -> list[PlannedFile]:
         """The files of the head that may hold rows within the bounds, column by column; with what is known of a column."""
-        scan = self.java.newScan()
+        scan = self._scan()
         if known_of:
             scan = scan.includeColumnStats(self._names(known_of))
         for column, (low, high) in bounds.items():
@@ -136,8 +145,15 @@ class LakeTable:
         expressions = self._iceberg.expressions.Expressions
         at_least, at_most = self._between(column, low, high)
         within = getattr(expressions, "and")(at_least, at_most)
-        scan = self.java.newScan().filter(getattr(expressions, "or")(expressions.isNull(column), within))
+        scan = self._scan().filter(getattr(expressions, "or")(expressions.isNull(column), within))
         return self._planned(scan.includeColumnStats(self._names(column)))
+
+    def _scan(self) -> Any:
+        return self.java.newScan() if self.branch == MAIN else self.java.newScan().useRef(self.branch)
+
+    def here(self, update: Any) -> Any:
+        """The update, made for our branch."""
+        return update if self.branch == MAIN else update.toBranch(self.branch)
 
     def _names(self, column: str) -> Any:
         names = self.jvm.java.util.ArrayList()
@@ -159,7 +175,7 @@ class LakeTable:
 
     def append(self, data_files: Sequence[Any]) -> Any:
         """The update that adds files, and nothing else."""
-        update = self.java.newAppend()
+        update = self.here(self.java.newAppend())
         for file in data_files:
             update.appendFile(file)
         return update
