@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -108,6 +109,16 @@ class Project:
         self.close()
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """How rows would come into a table."""
+
+    sink: str
+    table: str
+    way: str
+    why: str
+
+
 class Pipeline:
     """One declared flow, ready to run."""
 
@@ -128,6 +139,23 @@ class Pipeline:
         progress = self.progress()
         with self._source() as source:
             return source.plan(progress.mark)
+
+    def foresee(self, planned: Plan) -> Sequence[Foreseen]:
+        """How the streams of a plan would come into tables where there is a choice. Starts a session."""
+        from headwater.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - needs Arrow
+
+        parts = self.parts()
+        try:
+            made = [
+                Foreseen(sink.label, str(sink.table_of(one.stream)), found.kind, found.why)
+                for sink in parts.sinks()
+                if isinstance(sink, IcebergSink)
+                for one in planned.streams
+                if (found := sink.foresee(parts.spark(), one.stream, one.rows))
+            ]
+        finally:
+            parts.close()
+        return made
 
     def progress(self) -> Progress:
         return self.project.store.load(self.name)

@@ -104,6 +104,20 @@ def test_damaged_tables_are_made_anew_and_differences_are_shown_first(shop: Shop
     assert "headwater_rebuild" not in str(shop.spark.sql(f"SELECT name FROM {shop.namespace}.state.refs").collect())
 
 
+def test_a_plan_says_how_changes_come_into_their_tables(shop: Shop):
+    shop.log.update(1, "f")
+    shop.send()
+    project, pipeline = shop.open()
+    with project:
+        foreseen = pipeline.foresee(pipeline.plan())
+    assert [(one.sink, one.way) for one in foreseen] == [
+        ("1:iceberg", "delete-append"),
+        ("2:iceberg", "delete-append"),
+        ("3:iceberg", "delete-append"),
+    ]
+    assert "1 keys against" in foreseen[1].why
+
+
 def test_changes_go_on_after_a_rebuild(shop: Shop):
     shop.spark.sql(f"DELETE FROM {shop.namespace}.state")
     project, pipeline = shop.open()

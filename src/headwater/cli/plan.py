@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +21,18 @@ if TYPE_CHECKING:
     from headwater.model.source import Plan
 
 
-def plan(out: Output, flags: ProjectFlags, paths: Paths) -> None:
+def plan(
+    out: Output,
+    flags: ProjectFlags,
+    paths: Paths,
+    *,
+    tables: Annotated[
+        bool,
+        typer.Option(
+            "--tables", help="Also show how the rows would be merged into their tables, and why. Starts Spark."
+        ),
+    ] = False,
+) -> None:
     """Show what the next cycle would read.
 
     The window, the rows, how they are found, and what an operator should know. Changes nothing, starts no Spark.
@@ -37,6 +49,11 @@ def plan(out: Output, flags: ProjectFlags, paths: Paths) -> None:
                 _plan_json(pipeline, progress, planned, store),
                 _plan_text(pipeline, progress, planned, store),
             )
+            if tables:
+                foreseen = pipeline.foresee(planned)
+                data["tables"] = [asdict(one) for one in foreseen]
+                if foreseen:
+                    text += "\n" + table(("sink", "table", "way", "why"), [astuple(one) for one in foreseen])
             out.value(
                 data if lags is None else {**data, "lag": lag_json(lags)},
                 f"{text}\n{lag_table(lags)}" if lags else text,

@@ -27,9 +27,11 @@ from headwater.sinks.iceberg.changes.shapes import Shape, ShapedChanges
 from headwater.sinks.iceberg.java_errors import reaching
 from headwater.sinks.iceberg.naming import TableName, check_apart, shared_table, table_for
 from headwater.sinks.iceberg.one_landing import KnownTable, OneLanding
+from headwater.sinks.iceberg.removing import stats_of
 from headwater.sinks.iceberg.replacing import brings_no_row, part_column
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import MAIN
+from headwater.sinks.iceberg.upsert import BatchStats, UpsertPlan, choose_upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +55,21 @@ class IcebergSink:
     def table_of(self, stream: str) -> TableName:
         """Where a stream lands."""
         return table_for(self._settings.table, stream)
+
+    def foresee(self, spark: SparkSession, stream: str, rows: int | None) -> UpsertPlan | None:
+        """How so many rows would come into a stream's table; None: this mode leaves no choice.
+
+        Which files hold their keys shows only when they have been read: here all of them may.
+        """
+        if self._settings.mode not in {"merge", "history", "changes"}:
+            return None
+        name = self.table_of(stream)
+        with reaching(name):
+            table = find_table(spark, name)
+            if table is None:
+                return UpsertPlan("append", "the table is not there yet")
+            stats = stats_of(table.format_version, table.rows, table.plan_files({}) if table.rows else ())
+        return choose_upsert(BatchStats(rows or 0), stats, self._settings.upsert)
 
     def on_branch(self, branch: str) -> IcebergSink:
         """The same sink, which lands on a branch of its tables."""
