@@ -1,0 +1,25 @@
+"""Keys as numbers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.changes.keys import NOWHERE, KeyNumbers
+
+KEYS = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["", "a", "b", "é"])), max_size=30)
+
+
+def columns(keys: list[tuple[int, str]]) -> list[pa.Array]:
+    return [pa.array([n for n, _ in keys], pa.int64()), pa.array([text for _, text in keys], pa.string())]
+
+
+@settings(deadline=None)  # the first call imports Arrow
+@given(KEYS, KEYS)
+def test_rows_share_a_number_where_they_share_a_key(keys: list[tuple[int, str]], others: list[tuple[int, str]]):
+    made = KeyNumbers(columns(keys))
+    numbers = dict(zip(keys, made.of_rows.tolist(), strict=True))
+    assert [numbers[key] for key in keys] == made.of_rows.tolist()
+    assert sorted(numbers.values()) == list(range(len(made)))
+    assert made.find(columns(others)).tolist() == [numbers.get(key, NOWHERE) for key in others]
