@@ -49,20 +49,24 @@ class TopicOracle:
             if (position, key) in seen:
                 continue  # sent again after a restart
             seen.add((position, key))
-            if key in begun:
-                self.versions.append((key, begun.pop(key), position))
             if payload["op"] == "d":
+                if key in begun:
+                    self.versions.append((key, begun.pop(key), position))
                 gone[position] = self.rows.pop(key, {})
                 continue
             moved = any(name == "__debezium.oldkey" for name, _ in message.headers() or [])
             before = gone[position] if moved else self.rows.get(key, {})
             after = payload["after"]
             kinds = {f["field"]: f for f in _after_fields(json.loads(message.value())["schema"])}
-            self.rows[key] = {
+            row = {
                 name: before[name] if value == _UNAVAILABLE else _plain(value, kinds[name])
                 for name, value in after.items()
             }
-            begun[key] = position
+            if payload["op"] == "r" and key in begun and self.rows[key] == row:
+                continue  # a snapshot read the row as it was
+            if key in begun:
+                self.versions.append((key, begun.pop(key), position))
+            self.rows[key], begun[key] = row, position
         self.versions += [(key, start, None) for key, start in begun.items()]
 
 

@@ -35,12 +35,18 @@ class Intervals:
     ends: Bools  # whether something ended it
     until: Positions  # where it ends, if it does
     until_time: Numbers
+    follows: Numbers  # which version stood until then, as a place among these; NONE: no version did
 
 
-def intervals(points: Points, truncates: Mapping[int, int]) -> Intervals:
-    """`truncates` are positions with their times: they end every version that stands."""
+NONE = -1
+
+
+def intervals(points: Points, truncates: Mapping[int, int], without: Bools | None = None) -> Intervals:
+    """`truncates` are positions with their times: they end every version that stands. `without` are points to leave out."""
     places = points.positions
     order = np.lexsort((points.preference, places.low, places.high, points.key))
+    if without is not None:
+        order = order[~without[order]]
     key, high, low = points.key[order], places.high[order], places.low[order]
     again = np.zeros(len(order), np.bool_)
     again[1:] = (key[1:] == key[:-1]) & (high[1:] == high[:-1]) & (low[1:] == low[:-1])
@@ -57,4 +63,10 @@ def intervals(points: Points, truncates: Mapping[int, int]) -> Intervals:
         until_time = np.where(earlier, time, until_time)
         follows = follows | earlier
     versions = np.flatnonzero(~points.deletes[order])
-    return Intervals(order[versions], follows[versions], until[versions], until_time[versions])
+    number = np.full(len(order), NONE)
+    number[versions] = np.arange(len(versions))
+    before = np.concatenate([[NONE], number[:-1]])[: len(order)]
+    begins_there = np.zeros(len(order), np.bool_)
+    begins_there[1:] = (key[1:] == key[:-1]) & (until.high[:-1] == here.high[1:]) & (until.low[:-1] == here.low[1:])
+    before = np.where(begins_there, before, NONE)
+    return Intervals(order[versions], follows[versions], until[versions], until_time[versions], before[versions])

@@ -142,6 +142,9 @@ class ChangeLog:
                 else bodies[event.id]
             )
             bodies[event.id] = str(body)
+            standing = versions.get(event.id, [])[-1:]
+            if event.op == "r" and [found[:2] + found[3:] for found in standing] == [(event.note, body, None)]:
+                continue  # a snapshot read the row as it was
             close(event.id, event.position)
             versions.setdefault(event.id, []).append((str(event.note), str(body), event.position, None))
         return sorted((key, *version) for key, found in versions.items() for version in found)

@@ -112,3 +112,16 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_history(lands: Lands, steps
     target.land_in_windows(partitions(log, count), random.Random(seed))
     if log.events:
         assert target.versions() == log.history()
+
+
+def test_a_snapshot_makes_no_version_of_a_row_that_is_as_it_was(lands: Lands):
+    log, target = ChangeLog(), Versions(lands)
+    log.insert(1, "a", "A")
+    log.snapshot()
+    log.snapshot()
+    log.update(1, "b")
+    log.snapshot()
+    for begin, end in ((0, 2), (2, 3), (3, 4), (4, 5)):
+        target.land(plainly(log)[begin:end])
+    assert target.versions() == log.history()
+    assert [version[1] for version in target.versions()] == ["a", "b"]

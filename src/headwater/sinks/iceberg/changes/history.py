@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.changes.keys import NOWHERE
 from headwater.changes.positions import Positions, joined
-from headwater.changes.versions import NEVER, Intervals, Points, intervals
+from headwater.changes.versions import NONE, Intervals, Points, intervals
 from headwater.model.changes import SOURCE_TIME
 from headwater.model.errors import InputError
-from headwater.sinks.iceberg.changes.batch import Batch
 from headwater.sinks.iceberg.changes.completing import Completed
 from headwater.sinks.iceberg.changes.gathering import gather, take_rows
 from headwater.sinks.iceberg.changes.seeking import Found
 from headwater.sinks.iceberg.changes.shapes import CURRENT, TO_POSITION, VALID_FROM, VALID_TO
 from headwater.sinks.iceberg.changes.table_of_changes import TableOfChanges
-from headwater.sinks.iceberg.keyset import plain
+from headwater.sinks.iceberg.changes.versions import Held, Places, equal, micros, take, with_ends
 from headwater.sinks.iceberg.removing import deleted_rows, removal_of
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.upsert import UpsertPlan
@@ -41,19 +39,6 @@ Bools = npt.NDArray[np.bool_]
 
 TRUNCATES_PROPERTY = "headwater.truncates"
 """Positions of all truncates with their times in µs, as JSON: a change that comes late may end at any of them."""
-
-
-@dataclass(frozen=True)
-class _Held:
-    """Rows of the table with keys of the batch."""
-
-    found: Found
-    alive: Bools
-    deletes: Bools  # rows that only keep a delete's position
-    time: Numbers
-    ends: Bools
-    until: Positions
-    until_time: Numbers
 
 
 class History(TableOfChanges):
@@ -82,7 +67,11 @@ class History(TableOfChanges):
         unknown = {change for change, _ in completed.unknown}
         points = self._points(held, unknown)
         truncates = {**self._truncates, **self._files.truncates}
-        found = self._differences(intervals(points, truncates), held, completed)
+        versions = intervals(points, truncates)
+        repeats = self._repeats(points, versions, held, completed)
+        if repeats.any():
+            versions = intervals(points, truncates, without=repeats)
+        found = self._differences(versions, held, completed)
         self._files.write_more(found.added)
         removal = removal_of(self._planned, found.removed, drop=frozenset())
         self.removed, self.rows = removal.rows, int(found.seen.sum()) + found.added.num_rows
@@ -99,7 +88,7 @@ class History(TableOfChanges):
             hint="write upsert: auto, and let Headwater make the table (format version 3, Parquet)",
         )
 
-    def _new_deletes(self, points: Points, held: _Held) -> bool:
+    def _new_deletes(self, points: Points, held: Held) -> bool:
         """Whether the batch brings a delete whose position the table does not keep yet."""
         known = set(
             zip(
@@ -114,7 +103,7 @@ class History(TableOfChanges):
             (int(points.key[n]), int(points.positions.high[n]), int(points.positions.low[n])) not in known for n in rows
         )
 
-    def _held(self, plan: UpsertPlan) -> _Held:
+    def _held(self, plan: UpsertPlan) -> Held:
         """What the table has of the batch's keys; where it is truncated, all that it has."""
         batch, hits = self._batch, dict[str, Numbers]()
         if self._files.truncates:
@@ -125,15 +114,16 @@ class History(TableOfChanges):
         columns = [self._columns[name] for name in (VALID_FROM, TO_POSITION, CURRENT, VALID_TO)]
         state = gather(hits, columns)
         until = state.column(1).combine_chunks()
-        return _Held(
+        held = Held(
             found,
             self._alive(hits),
             np.asarray(state.column(2).is_null()),
-            _micros(state.column(0)),
+            micros(state.column(0)),
             np.asarray(until.is_valid()),
             Positions.of(until.fill_null(0)),
-            _micros(state.column(3)),
+            micros(state.column(3)),
         )
+        return held.only(held.alive | held.deletes)  # a version that is dead has been added again with another end
 
     def _without_batch(self, hits: Mapping[str, Numbers]) -> Found:
         """A window of truncates alone: no row has a key of the batch."""
@@ -153,7 +143,7 @@ class History(TableOfChanges):
         ]
         return np.concatenate([np.empty(0, np.bool_), *made])
 
-    def _points(self, held: _Held, unknown: set[int]) -> Points:
+    def _points(self, held: Held, unknown: set[int]) -> Points:
         """The table's, the batch's, and the ends of versions whose keys are not in the batch, in this order.
 
         Such versions are there where the table is truncated: each stands for itself, with the end that it has.
@@ -183,24 +173,22 @@ class History(TableOfChanges):
         """When each change of the batch happened."""
         batch, column = self._batch, self._columns[VALID_FROM]
         files = (*self._files.upserts, *self._files.deletes)
-        parts = [_micros(take_rows(f.location, [column], np.arange(f.rows)).column(0)) for f in files]
+        parts = [micros(take_rows(f.location, [column], np.arange(f.rows)).column(0)) for f in files]
         if batch.staged is not None:
-            parts.append(_micros(batch.staged.column(SOURCE_TIME)))
+            parts.append(micros(batch.staged.column(SOURCE_TIME)))
         return np.concatenate([np.empty(0, np.int64), *parts])
 
-    def _differences(self, made: Intervals, held: _Held, completed: Completed) -> _Differences:
+    def _differences(self, made: Intervals, held: Held, completed: Completed) -> _Differences:
         """What the table has to become, against what it is."""
-        batch, count = self._batch, len(held.alive)
-        in_table = made.point < count
-        at = np.where(in_table, made.point, 0)
-        change = np.where(in_table, -1, self._changes[np.maximum(made.point - count, 0)] if len(self._changes) else -1)
+        batch = self._batch
+        in_table, at, change = self._origins(made, held)
         staged = change >= batch.first_staged
-        moved = in_table & _take(held.alive, at) & ~self._same(made, held, at)
+        moved = in_table & take(held.alive, at) & ~self._same(made, held, at)
         whole = ~in_table & ~staged
         seen = np.zeros(len(batch), np.bool_)
         seen[change[whole & ~made.ends]] = True
         again = np.flatnonzero(moved | (whole & made.ends))
-        places = _Places.of(held.found, batch, in_table, at, change)
+        places = Places.of(held.found, batch, in_table, at, change)
         parts = [
             self._rewritten(made, again[np.argsort(places.file[again], kind="stable")], places),
             self._from_staged(made, np.flatnonzero(staged), change, completed),
@@ -208,9 +196,46 @@ class History(TableOfChanges):
         removed = places.by_location(np.flatnonzero(moved))
         return _Differences(seen, removed, pa.concat_tables([part.cast(completed.rows.schema) for part in parts]))
 
-    def _same(self, made: Intervals, held: _Held, at: Numbers) -> Bools:
+    def _repeats(self, points: Points, made: Intervals, held: Held, completed: Completed) -> Bools:
+        """Reads of a snapshot that found a row as the version before left it: they are no new versions."""
+        repeats = np.zeros(len(points.key), np.bool_)
+        reads = (made.point >= len(held.alive)) & (points.positions.low[made.point] % 2 == 0)  # see `position`
+        which = np.flatnonzero(reads & (made.follows != NONE))
+        if len(which):
+            alike = np.ones(len(which), np.bool_)
+            sides = [self._values(made, some, held, completed) for some in (which, made.follows[which])]
+            for one, other in zip(*(side.columns for side in sides), strict=True):
+                alike &= equal(one, other)
+            repeats[made.point[which[alike]]] = True
+        return repeats
+
+    def _values(self, made: Intervals, which: Numbers, held: Held, completed: Completed) -> pa.Table:
+        """What the source's table held in these versions."""
+        columns = [self._columns[name] for name in self._order.columns if name in self._columns]
+        in_table, at, change = self._origins(made, held)
+        places = Places.of(held.found, self._batch, in_table, at, change)
+        staged = change[which] >= self._batch.first_staged
+        written, waiting = which[~staged], which[staged]
+        by_file = np.argsort(places.file[written], kind="stable")
+        rows = [gather(places.by_location(written[by_file]), columns)]
+        rows.append(completed.rows.take(pa.array(np.searchsorted(completed.changes, change[waiting]))))
+        order = np.concatenate([np.flatnonzero(~staged)[by_file], np.flatnonzero(staged)])
+        names = [column.name for column in columns]
+        return pa.concat_tables([part.select(names).cast(rows[0].schema) for part in rows]).take(
+            pa.array(np.argsort(order))
+        )
+
+    def _origins(self, made: Intervals, held: Held) -> tuple[Bools, Numbers, Numbers]:
+        """Of every version: whether the table has it, which of its rows it is, and which change of the batch."""
+        count = len(held.alive)
+        in_table = made.point < count
+        at = np.where(in_table, made.point, 0)
+        change = np.where(in_table, -1, self._changes[np.maximum(made.point - count, 0)] if len(self._changes) else -1)
+        return in_table, at, change
+
+    def _same(self, made: Intervals, held: Held, at: Numbers) -> Bools:
         """Whether the table's row ends where it should."""
-        ends, until = _take(held.ends, at), held.until
+        ends, until = take(held.ends, at), held.until
         if not len(until):
             return np.zeros(len(at), np.bool_)
         there = until[at]
@@ -218,14 +243,14 @@ class History(TableOfChanges):
         same: Bools = (ends == made.ends) & (~ends | equal)
         return same
 
-    def _rewritten(self, made: Intervals, which: Numbers, places: _Places) -> pa.Table:
+    def _rewritten(self, made: Intervals, which: Numbers, places: Places) -> pa.Table:
         """Rows that are in files already, with other ends; `which` is sorted by file."""
         columns = list(self._columns.values())
-        return _with_ends(gather(places.by_location(which), columns), made, which)
+        return with_ends(gather(places.by_location(which), columns), made, which)
 
     def _from_staged(self, made: Intervals, which: Numbers, change: Numbers, completed: Completed) -> pa.Table:
         rows = np.searchsorted(completed.changes, change[which])
-        return _with_ends(completed.rows.take(pa.array(rows)), made, which)
+        return with_ends(completed.rows.take(pa.array(rows)), made, which)
 
 
 @dataclass(frozen=True)
@@ -233,51 +258,6 @@ class _Differences:
     seen: Bools  # changes of the batch that are right as they are written
     removed: dict[str, Numbers]
     added: pa.Table
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where the row of every version is written."""
-
-    locations: list[str]
-    file: Numbers
-    row: Numbers
-
-    @classmethod
-    def of(cls, found: Found, batch: Batch, in_table: Bools, at: Numbers, change: Numbers) -> _Places:
-        mine = np.maximum(change, 0)
-        file = np.where(in_table, _take(found.file, at), len(found.locations) + _take(batch.places.file, mine))
-        row = np.where(in_table, _take(found.row, at), _take(batch.places.row, mine))
-        return cls([*found.locations, *batch.locations], file, row)
-
-    def by_location(self, which: Numbers) -> dict[str, Numbers]:
-        """Rows by file, in the order of `which` within each."""
-        return {self.locations[n]: self.row[which[self.file[which] == n]] for n in np.unique(self.file[which]).tolist()}
-
-
-def _take(values: Any, at: Numbers) -> Any:
-    """The values at these places; where there are none at all, nobody will look at them."""
-    return values[at] if len(values) else np.zeros(len(at), values.dtype)
-
-
-def _with_ends(rows: pa.Table, made: Intervals, which: Numbers) -> pa.Table:
-    ended = pa.array(made.ends[which])
-    unknown = pa.array(made.until_time[which] == NEVER)
-    time = pa.array(made.until_time[which]).cast(pa.timestamp("us", "UTC"))
-    ends = {
-        VALID_TO: pc.if_else(pc.and_not(ended, unknown), time, pa.scalar(None, time.type)),
-        TO_POSITION: pc.if_else(ended, made.until[which].to_arrow(), pa.scalar(None, pa.decimal128(38, 0))),
-        CURRENT: pc.invert(ended),
-    }
-    for name, values in ends.items():
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, rows.schema.field(place).with_type(values.type), values)
-    return rows
-
-
-def _micros(column: pa.ChunkedArray | pa.Array) -> Numbers:
-    array = plain(column)
-    return np.asarray(array.cast(pa.int64()).fill_null(NEVER).to_numpy(zero_copy_only=False), np.int64)
 
 
 _ALIVE, _DEAD, _BATCH = 0, 1, 2  # of several rows at one place the first counts
