@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import psycopg
 from headwater.api import Project
 from headwater.config.loading import load_project
 from headwater.engine.result import CycleResult
+from headwater.model.progress import HistoryEntry
 from headwater.services.connect.client import ConnectClient
 from headwater.services.connect.templates import PostgresCapture, postgres_template
 from tests.conftest import wait_until
@@ -60,6 +61,10 @@ class Bank:
     def run_once(self) -> CycleResult:
         with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
             return project.pipelines([self.folder / "bank.yaml"])[0].run_once()
+
+    def history(self) -> Sequence[HistoryEntry]:
+        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
+            return project.pipelines([self.folder / "bank.yaml"])[0].history(100)
 
     def run(self) -> None:
         """One cycle; a topic that is not there yet is nothing new, and a dead process's lease runs out."""

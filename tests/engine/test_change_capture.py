@@ -52,5 +52,7 @@ def test_the_tables_follow_the_source_through_everything_that_happens_to_it(cust
     customers.catch_up()
     customers.execute("TRUNCATE burst_bank.customer", insert(1, "Eve").replace("')", "', 'new')"))
     customers.catch_up()
+    learned = "; ".join(entry.why for entry in customers.history())
+    assert "new column tier string" in learned
     operations = customers.sql(f"SELECT DISTINCT _op FROM {customers.namespace}.customer_changes ORDER BY 1")
     assert [op for (op,) in operations] in (["c", "d", "t", "u"], ["c", "d", "r", "t", "u"])

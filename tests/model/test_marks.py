@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from headwater.model.cursor import CursorType
 from headwater.model.errors import MarkMovedBack, StoreDamaged
-from headwater.model.marks import ColumnMark, EdgeSeen, SnapshotSeen, StreamsMark, mark_from_json, same_kind
+from headwater.model.marks import (
+    ColumnMark,
+    EdgeSeen,
+    ObjectsMark,
+    OffsetsMark,
+    SnapshotSeen,
+    StreamsMark,
+    columns_learned,
+    mark_from_json,
+    same_kind,
+)
 from headwater.model.progress import Progress
 from headwater.testing.marks import check_all_laws, check_covers_is_total, check_join_is_commutative
 
@@ -187,3 +197,15 @@ def test_a_value_that_its_type_cannot_hold_is_refused_with_an_example(kind: Curs
 
 def number(value: int) -> ColumnMark:
     return ColumnMark("c", CursorType.INTEGER, value)
+
+
+def test_columns_that_a_window_found_anew_are_told():
+    before = OffsetsMark({"t": {0: 1}}, {}, {"t": {"id": (0, "int"), "name": (1, "string")}})
+    after = OffsetsMark({"t": {0: 9}}, {}, {"t": {"id": (0, "bigint"), "name": (1, "string"), "tier": (2, "string")}})
+    assert columns_learned(before, after) == ["t: id int → bigint", "t: new column tier string"]
+    assert columns_learned(None, after) == columns_learned(after, after) == []
+    first, later = (
+        ObjectsMark(1, columns={"a": (0, "bigint")}),
+        ObjectsMark(2, columns={"a": (0, "bigint"), "b": (1, "date")}),
+    )
+    assert columns_learned(first, later) == ["objects: new column b date"]

@@ -17,6 +17,7 @@ from headwater.engine.result import CycleResult
 from headwater.engine.side_by_side import side_by_side
 from headwater.model.errors import HeadwaterError, RunError
 from headwater.model.landing import Landing
+from headwater.model.marks import columns_learned
 from headwater.model.progress import HistoryEntry, Intent, Progress
 from headwater.model.rows import Rows
 from headwater.model.secret import masked
@@ -89,7 +90,11 @@ class _Cycle:
         parts.faults.reach("advance.before")
         # G1: every sink has given its landing. G3: `advanced` and the store both refuse to go back.
         done = CycleResult(parts.name, self._run, "landed", (intent.window,), landings, time.monotonic() - self._began)
-        why = "" if intent.run == self._run else f"finished what run {intent.run} began"
+        learned = columns_learned(intent.window.start, intent.window.end)
+        if learned:
+            self._log("columns", changed="; ".join(learned))
+        finished = [] if intent.run == self._run else [f"finished what run {intent.run} began"]
+        why = "; ".join([*finished, *learned])
         entry = done.entry(parts.owner, lease.lease.epoch, why=why)
         progress = parts.store.swap(lease.lease, progress, progress.advanced(intent.window.end), entry)
         parts.faults.reach("advance.after")

@@ -347,3 +347,21 @@ def mark_from_json(data: Mapping[str, Json]) -> Mark:
 def same_kind(mark: Mark, other: Mark) -> bool:
     """Whether two marks can be compared at all."""
     return mark.comparable(other)
+
+
+def columns_learned(start: Mark | None, end: Mark) -> list[str]:
+    """What a window found anew about columns, where nobody wrote a schema: one line per column. A first window has no news."""
+    before, after = _columns_of(start), _columns_of(end)
+    return [
+        f"{stream}: {'new column ' + name if kind is None else name + ' ' + kind + ' →'} {now}"
+        for stream, found in sorted(after.items())
+        if stream in before
+        for name, (_, now) in sorted(found.items(), key=lambda item: item[1][0])
+        if (kind := before[stream][name][1] if name in before[stream] else None) != now
+    ]
+
+
+def _columns_of(mark: Mark | None) -> Mapping[str, Mapping[str, tuple[int, str]]]:
+    if isinstance(mark, OffsetsMark):
+        return mark.columns
+    return {"objects": mark.columns} if isinstance(mark, ObjectsMark) and mark.columns else {}
