@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The JVMs of tests live for seconds or minutes: with its first compiler alone Java needs half the time.
 test check soak: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: demo test check bench soak clean java servers
+.PHONY: demo test check lint bench soak clean java servers
 .DELETE_ON_ERROR:
 
 demo: java .venv/installed
@@ -29,10 +29,12 @@ demo: java .venv/installed
 test: java .venv/installed servers
 	$(PYTEST) -n 2 --dist worksteal -m "not soak" -q
 
-check: .venv/installed
+lint: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
+
+check: lint
 	$(PYTEST) -n 2 --dist worksteal -m "not spark and not servers and not soak" -q
 
 soak: java .venv/installed servers
