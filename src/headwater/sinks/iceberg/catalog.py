@@ -85,8 +85,11 @@ def _catalog(spark: SparkSession, name: TableName) -> Any:
     from py4j.protocol import Py4JError  # noqa: PLC0415 - needs pyspark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    session = spark._jsparkSession  # noqa: SLF001 - PySpark's own way there; it has no public name
+    # Spark looks for a catalog that nobody has used yet in the settings of the thread's session: a new thread has none.
+    java(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     try:
-        plugin = spark._jsparkSession.sessionState().catalogManager().catalog(name.catalog)  # noqa: SLF001
+        plugin = session.sessionState().catalogManager().catalog(name.catalog)
     except (Py4JError, PySparkException) as error:
         raise UnknownName(
             f"{name}: the Spark session has no catalog {name.catalog!r}",
