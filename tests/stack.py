@@ -95,7 +95,9 @@ class KafkaForTests:
         return unique
 
     def create(self, name: str, *, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+        topic = NewTopic(
+            name, num_partitions=partitions, replication_factor=1, config={"retention.ms": "-1", **(config or {})}
+        )  # some messages are dated long ago
         self.admin.create_topics([topic])[name].result()
 
     def delete(self, name: str) -> None:

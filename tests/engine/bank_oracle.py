@@ -76,11 +76,11 @@ def _messages(brokers: str, topic: str) -> list[Any]:
     )
     partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    found, left = [], len(partitions)
+    found, left = [], set(partitions)
     while left:
         for message in consumer.consume(1000, timeout=5):
             if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
-                left -= 1
+                left.discard(message.partition())
             elif not message.error():
                 found.append(message)
     consumer.close()
