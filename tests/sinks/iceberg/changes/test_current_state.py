@@ -218,12 +218,15 @@ STEPS = st.lists(
 )
 
 
-@settings(
+ANY_LOG = settings(
     deadline=None,
     max_examples=20,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+
+@ANY_LOG
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["auto", "auto", "merge"]))
 def test_any_log_cut_anywhere_and_repeated_gives_the_source(
     lands: Lands, steps: list, seed: int, count: int, upsert: str
@@ -235,3 +238,10 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_source(
     target.land_in_windows(partitions(log, count), random.Random(seed))
     if log.events:
         assert target.rows() == log.rows
+
+
+@pytest.mark.soak
+@settings(ANY_LOG, max_examples=400)
+@given(STEPS, st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["auto", "merge"]))
+def test_many_logs_give_the_source(lands: Lands, steps: list, seed: int, count: int, upsert: str):
+    test_any_log_cut_anywhere_and_repeated_gives_the_source.hypothesis.inner_test(lands, steps, seed, count, upsert)

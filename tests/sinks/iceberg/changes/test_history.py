@@ -6,9 +6,9 @@ import itertools
 import random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sinks.iceberg.changes.test_current_state import STEPS, Target, plainly
+from tests.sinks.iceberg.changes.test_current_state import ANY_LOG, STEPS, Target, plainly
 from tests.sinks.iceberg.landing import Lands
 
 from headwater.testing.change_log import ChangeLog, partitions
@@ -97,12 +97,7 @@ def test_a_replay_changes_nothing_and_publishes_nothing(lands: Lands):
     assert len(target.lands.snapshots()) == before
 
 
-@settings(
-    deadline=None,
-    max_examples=20,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@ANY_LOG
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3))
 def test_any_log_cut_anywhere_and_repeated_gives_the_history(lands: Lands, steps: list, seed: int, count: int):
     log = ChangeLog()
@@ -125,3 +120,10 @@ def test_a_snapshot_makes_no_version_of_a_row_that_is_as_it_was(lands: Lands):
         target.land(plainly(log)[begin:end])
     assert target.versions() == log.history()
     assert [version[1] for version in target.versions()] == ["a", "b"]
+
+
+@pytest.mark.soak
+@settings(ANY_LOG, max_examples=400)
+@given(STEPS, st.integers(0, 2**32), st.integers(1, 3))
+def test_many_logs_give_the_history(lands: Lands, steps: list, seed: int, count: int):
+    test_any_log_cut_anywhere_and_repeated_gives_the_history.hypothesis.inner_test(lands, steps, seed, count)
