@@ -137,6 +137,7 @@ def test_killed_at_random_all_tables_are_what_the_topic_says(database: str, tmp_
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_for_long(database: str, tmp_path: Path, spark, namespace: str, seed: int):
     with servers(tmp_path / "servers") as (kafka, connect):

@@ -241,6 +241,7 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_source(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(ANY_LOG, max_examples=400)
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["auto", "merge"]))
 def test_many_logs_give_the_source(lands: Lands, steps: list, seed: int, count: int, upsert: str):

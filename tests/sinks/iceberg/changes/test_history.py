@@ -123,6 +123,7 @@ def test_a_snapshot_makes_no_version_of_a_row_that_is_as_it_was(lands: Lands):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(ANY_LOG, max_examples=400)
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3))
 def test_many_logs_give_the_history(lands: Lands, steps: list, seed: int, count: int):
