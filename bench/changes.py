@@ -145,7 +145,7 @@ class Case:
         name = f"bench_{uuid.uuid4().hex[:8]}"
         log = f"lake.bench.{name}_changes"
         source = {"brokers": self.brokers, "topics": [topic], "format": "debezium", "schema": DDL, "max_rows": 10**9}
-        source["debezium"] = {"decimals": "text"}
+        source["debezium"] = {"decimals": "text", "key": ["custkey"]}  # all is said: nobody looks before reading
         sinks = [
             {"iceberg": {"table": log, "mode": "changes"}},
             {"iceberg": {"table": target, "mode": "merge", "upsert": way}},
