@@ -208,18 +208,11 @@ class Pipeline:
 
         if mark is None:
             raise InputError(f"{self.name}: before the beginning there is no table", hint="write --to POSITION")
-        said: list[bool] = []
-
-        def asked(found: Sequence[Rebuilt]) -> bool:
-            said.append(agreed(found))
-            return said[0]
-
         parts = self.parts()
         try:
-            rebuild(parts, lease, mark, asked)
+            return rebuild(parts, lease, mark, agreed)
         finally:
             parts.close()
-        return said == [True]
 
     def ledger(self) -> LedgerForPeople:
         """The bookmarks of a source of objects."""

@@ -19,13 +19,15 @@ from headwater.model.errors import InputError
 from headwater.model.marks import Mark, OffsetsMark
 from headwater.model.sink import Attempt
 from headwater.model.window import Window
+from headwater.sinks.iceberg.ancestry import REBUILT
+from headwater.sinks.iceberg.catalog import KEY_PROPERTY, find_table
+from headwater.sinks.iceberg.publish import publish_branch
+from headwater.sinks.iceberg.sink import IcebergSink
+from headwater.sinks.iceberg.table import LakeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from headwater.sinks.iceberg.sink import IcebergSink
-    from headwater.sinks.iceberg.table import LakeTable
 
 _AT_ONCE = 2_000_000  # events that are put in order together
 
@@ -44,27 +46,26 @@ class Rebuilt:
         return bool(self.added or self.lost)
 
 
-def rebuild(parts: Parts, lease: HeldLease, mark: Mark, agreed: Callable[[Sequence[Rebuilt]], bool]) -> list[Rebuilt]:
-    """Build, show, and publish what `agreed` says yes to. The log is read up to the mark."""
+def rebuild(parts: Parts, lease: HeldLease, mark: Mark, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
+    """Build, show, and publish if `agreed` says yes; gives its answer. The log is read up to the mark."""
     spark, label = parts.spark(), f"headwater_rebuild_{uuid.uuid4().hex[:12]}"
     attempt = attempt_at(parts, lease, label[-12:], Window(None, mark))
     made = [_Rebuilding(spark, log, sink, stream, label) for log, sink, stream in _targets(parts, mark)]
     try:
         found = [one.build(attempt, mark) for one in made]
-        if agreed(found):
-            for one, table in zip(made, found, strict=True):
-                if table.differs:
-                    one.publish(attempt)
+        if not agreed(found):
+            return False
+        for one, table in zip(made, found, strict=True):
+            if table.differs:
+                one.publish(attempt)
+        return True
     finally:
         for one in made:
             one.drop()
-    return found
 
 
 def _targets(parts: Parts, mark: Mark) -> Iterator[tuple[IcebergSink, IcebergSink, str]]:
     """Every table that can be made anew: the sink of the log, its own sink, the stream."""
-    from headwater.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - needs Arrow
-
     sinks = [sink for sink in parts.sinks() if isinstance(sink, IcebergSink)]
     logs = [sink for sink in sinks if sink.settings.mode == "changes"]
     targets = [sink for sink in sinks if sink.settings.mode in {"merge", "history"}]
@@ -86,8 +87,6 @@ class _Rebuilding:
         self._base: int | None = None
 
     def build(self, attempt: Attempt, mark: Mark) -> Rebuilt:
-        from headwater.sinks.iceberg.catalog import find_table  # noqa: PLC0415 - needs Arrow
-
         log, table = find_table(self._spark, self._log), self._begin()
         if log is None:
             raise InputError(f"there is no {self._log} to rebuild from", hint="run the pipeline: it makes the table")
@@ -100,9 +99,6 @@ class _Rebuilding:
 
     def _begin(self) -> LakeTable:
         """A branch with nothing in it."""
-        from headwater.sinks.iceberg.ancestry import REBUILT  # noqa: PLC0415 - needs Arrow
-        from headwater.sinks.iceberg.catalog import find_table  # noqa: PLC0415 - needs Arrow
-
         table = find_table(self._spark, self._name)
         if table is None or table.head is None:
             raise InputError(f"there is no {self._name} to rebuild", hint="run the pipeline: it makes the table")
@@ -133,16 +129,11 @@ class _Rebuilding:
         )
 
     def publish(self, attempt: Attempt) -> None:
-        from headwater.sinks.iceberg.catalog import find_table  # noqa: PLC0415 - as above
-        from headwater.sinks.iceberg.publish import publish_branch  # noqa: PLC0415
-
         table = find_table(self._spark, self._name)
         assert table is not None  # noqa: S101 - it was built upon
         publish_branch(table, attempt, self._base, self._branch, drop=())
 
     def drop(self) -> None:
-        from headwater.sinks.iceberg.catalog import find_table  # noqa: PLC0415 - as above
-
         table = find_table(self._spark, self._name)
         if table is not None and table.metadata.ref(self._branch) is not None:
             table.java.manageSnapshots().removeBranch(self._branch).commit()
@@ -163,8 +154,6 @@ class LoggedChanges:
     @classmethod
     def of(cls, spark: SparkSession, log: LakeTable, table: LakeTable, stream: str) -> LoggedChanges:
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - an idle poll must not import Spark
-
-        from headwater.sinks.iceberg.catalog import KEY_PROPERTY  # noqa: PLC0415 - as above
 
         schema = to_arrow_schema(spark.table(log.name.quoted).schema)
         own = {column.name for column in table.schema.columns}

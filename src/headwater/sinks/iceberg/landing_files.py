@@ -50,14 +50,18 @@ class LandingFiles:
 
     def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...], tally: Tally, aside: RowsAside) -> None:
         """Read and write every row. Nothing is left behind when it fails."""
-        schema = self._table.schema
-        self.spec = self._table.java.spec()
-        partition = self._table.partition(schema)
-        order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), partition, key, aside)
+        order = self._ordered(rows.stream, key, aside)
         doing = f"{rows.stream}: writing to {self._table.name}"
         results = run_over_rows(rows, partial(_write_part, order), lambda: spark, doing, tally)
         self.written = tuple(WrittenFile.from_bytes(result) for result in results)
         tally.at_least(self.rows)
+
+    def _ordered(self, stream: str, key: tuple[str, ...], aside: RowsAside) -> WriteOrder:
+        """What tasks need to know, for the table as it is now."""
+        schema = self._table.schema
+        self.spec = self._table.java.spec()
+        partition = self._table.partition(schema)
+        return WriteOrder(stream, self.folder, self.prefix, schema.to_arrow(), partition, key, aside)
 
     def check_keys(self, stream: str, mode: str) -> None:
         """G12: a row without a key cannot be merged, nor one without an object be replaced."""

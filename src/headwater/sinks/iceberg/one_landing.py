@@ -155,10 +155,7 @@ class OneLanding:
             if not (self._part and brings_no_row(self._rows)):  # objects that are gone do not say what the columns are
                 self._evolve()
             key = (self._part,) if self._part else self._key if self._upserts else ()
-            if isinstance(self._rows, ShapedChanges) and isinstance(self._files, ChangeFiles):
-                self._files.write_changes(self._known.spark, self._rows, key, self._tally, self._aside)
-            else:
-                self._files.write(self._known.spark, self._rows, key, self._tally, self._aside)
+            self._files.write(self._known.spark, self._rows, key, self._tally, self._aside)
             self._files.check_keys(self._rows.stream, self._settings.mode)
             self._table.refresh()
         return self._look()

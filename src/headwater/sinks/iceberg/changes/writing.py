@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from headwater.changes.versions import NEVER
 from headwater.model.changes import MISSING, OP, POSITION, SOURCE_TIME
+from headwater.model.rows import Rows
 from headwater.sinks.iceberg.changes.shapes import Shape, ShapedChanges
 from headwater.sinks.iceberg.landing_files import LandingFiles
 from headwater.sinks.iceberg.storage import prepare_folder, resolve
@@ -72,14 +73,10 @@ class ChangeFiles(LandingFiles):
     def is_empty(self) -> bool:
         return not self.written and not self.staged and not self.truncates
 
-    def write_changes(
-        self, spark: SparkSession, rows: ShapedChanges, key: tuple[str, ...], tally: Tally, aside: RowsAside
-    ) -> None:
+    def write(self, spark: SparkSession, rows: Rows, key: tuple[str, ...], tally: Tally, aside: RowsAside) -> None:
         """Read and write every change. Nothing is left behind when it fails."""
-        schema = self._table.schema
-        self.spec = self._table.java.spec()
-        partition = self._table.partition(schema)
-        order = WriteOrder(rows.stream, self.folder, self.prefix, schema.to_arrow(), partition, key, aside)
+        assert isinstance(rows, ShapedChanges)  # noqa: S101 - these files are made for no others
+        order = self._ordered(rows.stream, key, aside)
         doing = f"{rows.stream}: writing changes to {self._table.name}"
         results = run_over_rows(rows.changes, partial(_write_part, order, rows.shape), lambda: spark, doing, tally)
         for one in map(Written.from_bytes, results):
