@@ -19,7 +19,7 @@ from headwater.engine.result import CycleResult
 from headwater.model.progress import HistoryEntry
 from headwater.services.connect.client import ConnectClient
 from headwater.services.connect.templates import PostgresCapture, postgres_template
-from tests.conftest import wait_until
+from tests.slots import drop_slot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,4 @@ def bank(
         yield Bank(database, topic, folder, spark, namespace)
     finally:
         client.delete(name)
-        with psycopg.connect(database, autocommit=True) as connection:
-            free = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
-            wait_until(lambda: connection.execute(free, [name]).fetchone() == (1,), 60)
-            connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+        drop_slot(database, name)

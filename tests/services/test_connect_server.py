@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.conftest import wait_until
+from tests.slots import drop_slot
 from tests.stack import KafkaForTests
 
 pytestmark = pytest.mark.servers
@@ -73,10 +74,3 @@ def first_value(brokers: str, topic: str):
     wait_until(arrived, 60)
     consumer.close()
     return json.loads(found[0])
-
-
-def drop_slot(database: str, name: str) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        free = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
-        wait_until(lambda: connection.execute(free, [name]).fetchone() == (1,), 60)
-        connection.execute("SELECT pg_drop_replication_slot(%s)", [name])

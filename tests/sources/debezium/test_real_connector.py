@@ -15,6 +15,7 @@ import pytest
 
 from headwater.model.errors import SourceUnreachable
 from tests.conftest import wait_until
+from tests.slots import drop_slot
 from tests.sources.kafka.polling import Poller
 from tests.stack import KafkaForTests
 
@@ -152,10 +153,7 @@ def connector(connect: str, database: str, **settings: str) -> Iterator[str]:
         yield f"{name}.public.things"
     finally:
         ask(f"{connect}/connectors/{name}", "DELETE")
-        with psycopg.connect(database, autocommit=True) as connection:
-            free = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
-            wait_until(lambda: connection.execute(free, [name]).fetchone() == (1,), 60)
-            connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+        drop_slot(database, name)
 
 
 class Changes:
