@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from headwater.config.bytes import Bytes
 from headwater.config.ddl import parse_ddl
 from headwater.config.debezium import DebeziumSettings
 from headwater.config.frozen import Duration, OneKind, Settings
@@ -19,8 +19,6 @@ ObjectMetadata = Literal["url", "etag", "modified", "row"]
 SCHEMES = ("s3", "file", "gs", "az")
 
 _OF_EVENTS: tuple[ObjectMetadata, ...] = ("url", "row", "modified")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
-_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 # `schema` is what users call it; pydantic keeps a deprecated method of that name.
 warnings.filterwarnings("ignore", message='Field name "schema"')
@@ -103,9 +101,9 @@ class ObjectsSource(Settings):
     """What becomes a column beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping gives names: `{url: source_file}`. `[]`: none. For debezium url, row and modified by default: they name an event, and say when it came."""
     max_objects: int = Field(default=100_000, gt=0)
     """Objects per window."""
-    max_bytes: int = Field(default=4_000_000_000, gt=0, examples=["1GB"])
+    max_bytes: Bytes = Field(default=4_000_000_000, gt=0, examples=["1GB"])
     """Bytes per window, as the objects are stored; one larger object is a window of its own. `500MB`, `4GB`."""
-    split_bytes: int = Field(default=128_000_000, gt=0, examples=["64MB"])
+    split_bytes: Bytes = Field(default=128_000_000, gt=0, examples=["64MB"])
     """About how much one task reads: small objects share a task, large ones that can be cut are."""
     order: Literal["any", "lexical"] = "any"
     """lexical: new objects always have greater keys than all before (dates in their names), so only the end is listed. Changes of older objects are not seen."""
@@ -133,12 +131,6 @@ class ObjectsSource(Settings):
             return dict(self.metadata)
         as_written = self.format != "debezium" or "metadata" in self.model_fields_set
         return {name: f"object_{name}" for name in (self.metadata if as_written else _OF_EVENTS)}
-
-    @field_validator("max_bytes", "split_bytes", mode="before")
-    @classmethod
-    def _size(cls, value: object) -> object:
-        found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        return int(float(found[1]) * _SIZES[(found[2] or "B").upper()]) if found else value
 
     @field_validator("url")
     @classmethod

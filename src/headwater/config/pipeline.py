@@ -12,6 +12,7 @@ from headwater.config.files_sink import check_holds_messages
 from headwater.config.frozen import Duration, OneKind, Settings
 from headwater.config.kafka_source import KafkaSource
 from headwater.config.objects_source import ObjectsSource
+from headwater.config.postgres_source import PostgresSource
 from headwater.config.schedule import parse_every
 from headwater.config.sinks import SinkSettings, check_table_name
 from headwater.config.sql_source import SqlSource
@@ -28,6 +29,8 @@ class SourceSettings(OneKind):
     """Read topics of a Kafka cluster by their offsets."""
     objects: ObjectsSource | None = None
     """Watch a bucket or a folder, and read objects that are new or were changed."""
+    postgres: PostgresSource | None = None
+    """Capture changes straight from PostgreSQL's log."""
 
 
 class PythonTransform(Settings):

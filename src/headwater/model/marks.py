@@ -8,41 +8,29 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from headwater.model.cursor import CursorType, CursorValue
 from headwater.model.errors import StoreDamaged
+from headwater.model.lsn_mark import LsnMark
+from headwater.model.mark import Json, Mark
 
-Json = Any  # what the json module gives and takes
-
-
-class Mark(ABC):
-    """One kind of position; every kind keeps the laws that `headwater.testing.marks` checks."""
-
-    kind: ClassVar[str]
-
-    def comparable(self, other: Mark) -> bool:
-        """Whether `join` and `covers` make sense between the two: marks of one kind, of one column."""
-        return type(self) is type(other)
-
-    @abstractmethod
-    def join(self, other: Self) -> Self:
-        """The smallest mark of this kind that is at or past both."""
-
-    @abstractmethod
-    def covers(self, other: Self) -> bool:
-        """True when this mark stands at or past `other`."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Json]:
-        """A JSON object with `kind` and `version`; `mark_from_json` reads it back, equal."""
-
-    @abstractmethod
-    def __str__(self) -> str:
-        """A short text for people."""
+__all__ = [
+    "ColumnMark",
+    "EdgeSeen",
+    "Json",
+    "LsnMark",
+    "Mark",
+    "ObjectsMark",
+    "OffsetsMark",
+    "SnapshotSeen",
+    "StreamsMark",
+    "columns_learned",
+    "mark_from_json",
+    "same_kind",
+]
 
 
 @dataclass(frozen=True)
@@ -323,8 +311,8 @@ class StreamsMark(Mark):
         return "; ".join(f"{name}: {mark}" for name, mark in sorted(self.streams.items())) or "no stream yet"
 
 
-_KINDS: Mapping[str, type[ColumnMark | OffsetsMark | ObjectsMark | StreamsMark]] = {
-    kind.kind: kind for kind in (ColumnMark, OffsetsMark, ObjectsMark, StreamsMark)
+_KINDS: Mapping[str, type[ColumnMark | OffsetsMark | ObjectsMark | LsnMark | StreamsMark]] = {
+    kind.kind: kind for kind in (ColumnMark, OffsetsMark, ObjectsMark, LsnMark, StreamsMark)
 }
 
 
@@ -364,4 +352,6 @@ def columns_learned(start: Mark | None, end: Mark) -> list[str]:
 def _columns_of(mark: Mark | None) -> Mapping[str, Mapping[str, tuple[int, str]]]:
     if isinstance(mark, OffsetsMark):
         return mark.columns
+    if isinstance(mark, LsnMark):
+        return {stream: table.columns for stream, table in mark.tables.items()}
     return {"objects": mark.columns} if isinstance(mark, ObjectsMark) and mark.columns else {}

@@ -1,0 +1,127 @@
+"""How far a PostgreSQL replication slot has been read, and which tables came by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.mark import Json, Mark
+
+
+@dataclass(frozen=True)
+class CommitSeen:
+    """The last transaction that landed. A slot that fell back shows it again; another log at its place does not (G9)."""
+
+    lsn: int  # of the commit record
+    transaction: int
+    time: int  # of the commit, in µs since 1970
+
+    def to_json(self) -> dict[str, Json]:
+        return {"lsn": lsn_text(self.lsn), "transaction": self.transaction, "time": self.time}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> CommitSeen:
+        return cls(lsn_number(data["lsn"]), int(data["transaction"]), int(data["time"]))
+
+
+@dataclass(frozen=True)
+class TableSeen:
+    """One table of the stream, as of the mark."""
+
+    oid: int
+    copied: int  # the place in the log of the snapshot that it was copied in; earlier changes are in the copy
+    copied_to: int | None = None  # pages that have been copied so far; None: all of them
+    # Column → its number in the catalog, and its kind. The catalog does not keep what a table looked like.
+    columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    leaves: tuple[int, ...] = ()  # oids of the partitions that hold its rows, if it has any
+    published: str = ""  # identity of its place in the publication: removed and added again it has another
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {
+            "oid": self.oid,
+            "copied": lsn_text(self.copied),
+            "columns": {name: list(column) for name, column in self.columns.items()},
+            "key": list(self.key),
+            "published": self.published,
+        }
+        if self.copied_to is not None:
+            data["copied_to"] = self.copied_to
+        return {**data, "leaves": list(self.leaves)} if self.leaves else data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> TableSeen:
+        columns = {name: (int(number), str(kind)) for name, (number, kind) in data["columns"].items()}
+        return cls(
+            int(data["oid"]),
+            lsn_number(data["copied"]),
+            data.get("copied_to"),
+            columns,
+            tuple(data["key"]),
+            tuple(data.get("leaves", ())),
+            data["published"],
+        )
+
+
+@dataclass(frozen=True)
+class LsnMark(Mark):
+    """Every transaction that committed before `lsn` has landed: the end of a commit, or of a snapshot's past."""
+
+    kind: ClassVar[str] = "lsn"
+
+    lsn: int
+    cluster: str = ""  # system identifier and database: places in a log mean nothing elsewhere
+    timeline: int = 0
+    slot: str = ""
+    turn: int = 0  # grows with every copy of a table and every rewind, which leave the place where it was
+    commit: CommitSeen | None = None
+    tables: Mapping[str, TableSeen] = field(default_factory=dict)  # stream → what is known of it
+    labels: tuple[str, ...] = ()  # that stand right here in the log
+
+    def join(self, other: LsnMark) -> LsnMark:
+        return max(self, other, key=LsnMark._preference)
+
+    def covers(self, other: LsnMark) -> bool:
+        return (self.lsn, self.turn) >= (other.lsn, other.turn)
+
+    def _preference(self) -> tuple[int, int, str]:
+        # Everybody has to choose the same one of two marks at one place.
+        return self.lsn, self.turn, json.dumps(self.to_json(), sort_keys=True)
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {
+            "kind": self.kind,
+            "version": 1,
+            "lsn": lsn_text(self.lsn),
+            "cluster": self.cluster,
+            "timeline": self.timeline,
+            "slot": self.slot,
+            "turn": self.turn,
+            "tables": {stream: table.to_json() for stream, table in sorted(self.tables.items())},
+        }
+        if self.commit:
+            data["commit"] = self.commit.to_json()
+        return {**data, "labels": list(self.labels)} if self.labels else data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> LsnMark:
+        return cls(
+            lsn=lsn_number(data["lsn"]),
+            cluster=data["cluster"],
+            timeline=int(data["timeline"]),
+            slot=data["slot"],
+            turn=int(data["turn"]),
+            commit=CommitSeen.from_json(data["commit"]) if "commit" in data else None,
+            tables={stream: TableSeen.from_json(table) for stream, table in data["tables"].items()},
+            labels=tuple(data.get("labels", ())),
+        )
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.to_json(), sort_keys=True))
+
+    def __str__(self) -> str:
+        copying = [f"{stream} is being copied" for stream, t in sorted(self.tables.items()) if t.copied_to is not None]
+        return "; ".join([lsn_text(self.lsn), *copying])
