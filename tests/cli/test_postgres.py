@@ -13,11 +13,11 @@ import psycopg
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from headwater.services.postgres_readiness.address import connected, only_address
-from headwater.services.postgres_readiness.applying import apply
-from headwater.services.postgres_readiness.login import Login
-from headwater.services.postgres_readiness.preparation import Preparation, Statement
 from headwater.services.postgres_server import running_postgres
+from headwater.sources.postgres.readiness.address import connected, only_address
+from headwater.sources.postgres.readiness.applying import apply
+from headwater.sources.postgres.readiness.login import Login
+from headwater.sources.postgres.readiness.preparation import Preparation, Statement
 from tests.cli.conftest import Headwater
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from headwater.services.postgres_readiness.address import connected, only_address
-from headwater.services.postgres_readiness.login import Login
 from headwater.services.signals.table import create, signal_table
+from headwater.sources.postgres.readiness.address import connected, only_address
+from headwater.sources.postgres.readiness.login import Login
 from tests.cli.conftest import Headwater
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show

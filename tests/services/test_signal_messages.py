@@ -9,10 +9,10 @@ import re
 import pytest
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.facts import Table
 from headwater.services.signals import message
 from headwater.services.signals.notifications import parse, told
 from headwater.services.signals.progress import standings
+from headwater.sources.postgres.readiness.facts import Table
 
 ORDERS = Table(1, "public", "orders", "table", key=("id",))
 NOW = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)

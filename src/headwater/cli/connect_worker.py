@@ -59,7 +59,7 @@ def opened_worker(out: Output, flags: ProjectFlags, url: str | None) -> Iterator
 
 def variables(env: Path | None) -> Mapping[str, str]:
     """What `${NAME}` is replaced from: the environment, and what it does not have from a `.env` file."""
-    from headwater.services.postgres_readiness.dotenv import read_dotenv  # noqa: PLC0415 - not paid for by --help
+    from headwater.sources.postgres.readiness.dotenv import read_dotenv  # noqa: PLC0415 - not paid for by --help
 
     usual = Path(".env")
     file = env or (usual if usual.exists() else None)

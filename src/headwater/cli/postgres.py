@@ -11,13 +11,13 @@ from headwater.cli.output import Output, table
 from headwater.cli.rewind import confirm
 from headwater.model.errors import InputError
 from headwater.model.secret import Secret
-from headwater.services.postgres_readiness.login import Login
+from headwater.sources.postgres.readiness.login import Login
 
 if TYPE_CHECKING:
     from headwater.model.marks import Json
-    from headwater.services.postgres_readiness.facts import Facts
-    from headwater.services.postgres_readiness.findings import Finding
-    from headwater.services.postgres_readiness.preparation import Preparation, Request
+    from headwater.sources.postgres.readiness.facts import Facts
+    from headwater.sources.postgres.readiness.findings import Finding
+    from headwater.sources.postgres.readiness.preparation import Preparation, Request
 
 _NOT_READY = 1
 
@@ -52,10 +52,10 @@ def check(
     Looks at wal_level, slots and senders left, the role and its grants, replica identities, the publication. Changes
     nothing. Each thing that is missing comes with the SQL that mends it. Exits 1 when something is.
     """
-    from headwater.services.postgres_readiness.address import connected, only_address  # noqa: PLC0415 - as --help
-    from headwater.services.postgres_readiness.asking import ask  # noqa: PLC0415
-    from headwater.services.postgres_readiness.examining import examine  # noqa: PLC0415
-    from headwater.services.postgres_readiness.findings import Wanted, is_ready  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.address import connected, only_address  # noqa: PLC0415 - as --help
+    from headwater.sources.postgres.readiness.asking import ask  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.examining import examine  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.findings import Wanted, is_ready  # noqa: PLC0415
 
     address = only_address(login)
     with connected(address) as connection:
@@ -120,12 +120,12 @@ def prepare(
     A publication for exactly these tables and a role that may read them and nothing else. Only what is not there yet: a
     second run has nothing to do. Tables on which UPDATE would fail once they are published are refused.
     """
-    from headwater.services.postgres_readiness.address import connected, only_address, variable  # noqa: PLC0415
-    from headwater.services.postgres_readiness.applying import apply as run  # noqa: PLC0415
-    from headwater.services.postgres_readiness.asking import ask  # noqa: PLC0415
-    from headwater.services.postgres_readiness.identity_flags import identities  # noqa: PLC0415
-    from headwater.services.postgres_readiness.preparation import Request  # noqa: PLC0415
-    from headwater.services.postgres_readiness.preparing import prepare as planned  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.address import connected, only_address, variable  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.applying import apply as run  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.asking import ask  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.identity_flags import identities  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.preparation import Request  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.preparing import prepare as planned  # noqa: PLC0415
 
     if not tables:
         raise InputError("no table is named", hint="write --table schema.table, or --table 'schema.*'")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.services.postgres_readiness.login import Login
+from headwater.sources.postgres.readiness.login import Login
 
 _FLAGS = {
     "url": Annotated[

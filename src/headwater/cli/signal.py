@@ -10,14 +10,14 @@ import typer
 
 from headwater.cli.output import Output
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.login import Login
+from headwater.sources.postgres.readiness.login import Login
 
 if TYPE_CHECKING:
     from headwater.model.marks import Json
-    from headwater.services.postgres_readiness.address import Connection
     from headwater.services.signals.asking import Asked
     from headwater.services.signals.message import SnapshotKind
     from headwater.services.signals.table import SignalTable
+    from headwater.sources.postgres.readiness.address import Connection
 
 DEFAULT_TABLE = "public.debezium_signal"
 
@@ -43,9 +43,9 @@ def init(
     What is there already is left as it is; --database can be repeated. A table of that name with another shape is refused
     before any database is changed.
     """
-    from headwater.services.postgres_readiness.address import addresses, connected  # noqa: PLC0415 - as --help
     from headwater.services.signals.table import create, refuse_what_init_needs  # noqa: PLC0415
     from headwater.services.signals.table import signal_table as named  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.address import addresses, connected  # noqa: PLC0415 - as --help
 
     wanted, found = named(signal_table), addresses(login)
     for address in found:
@@ -160,9 +160,9 @@ def _ask(
     ask: Callable[[Connection, SignalTable, str], Asked],
     what: str,
 ) -> None:
-    from headwater.services.postgres_readiness.address import connected, only_address  # noqa: PLC0415
     from headwater.services.signals.message import new_id  # noqa: PLC0415
     from headwater.services.signals.table import signal_table  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.address import connected, only_address  # noqa: PLC0415
 
     address = only_address(login)
     with connected(address) as connection:
@@ -182,7 +182,7 @@ def _ask(
 
 
 def _conditions(filters: Sequence[str]) -> Mapping[str, str]:
-    from headwater.services.postgres_readiness.naming import split_setting  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.naming import split_setting  # noqa: PLC0415
 
     conditions = {}
     for text in filters:

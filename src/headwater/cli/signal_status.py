@@ -11,7 +11,7 @@ import typer
 from headwater.cli.output import Output, table
 from headwater.cli.signal import DEFAULT_TABLE, SignalTableName
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.login import Login
+from headwater.sources.postgres.readiness.login import Login
 
 if TYPE_CHECKING:
     from headwater.model.marks import Json
@@ -41,9 +41,9 @@ def status(
     By the watermarks that Debezium writes around each chunk; with --brokers and --notifications also by what it says of
     them: started, in progress, completed.
     """
-    from headwater.services.postgres_readiness.address import connected, only_address  # noqa: PLC0415 - as --help
     from headwater.services.signals.progress import read_rows, standings  # noqa: PLC0415
     from headwater.services.signals.table import signal_table as named  # noqa: PLC0415
+    from headwater.sources.postgres.readiness.address import connected, only_address  # noqa: PLC0415 - as --help
 
     if (brokers is None) is not (notifications is None):
         raise InputError("--brokers and --notifications belong together", hint="write both or neither")

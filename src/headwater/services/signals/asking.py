@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import psycopg
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.address import Connection
-from headwater.services.postgres_readiness.asking import ask_tables, one_view
-from headwater.services.postgres_readiness.facts import Table
-from headwater.services.postgres_readiness.sql_text import table_name
 from headwater.services.signals import message
 from headwater.services.signals.message import Signal, SnapshotKind
 from headwater.services.signals.progress import read_rows, standings
 from headwater.services.signals.table import SignalTable, publications_of, published_names, refuse_missing, write
+from headwater.sources.postgres.readiness.address import Connection
+from headwater.sources.postgres.readiness.asking import ask_tables, one_view
+from headwater.sources.postgres.readiness.facts import Table
+from headwater.sources.postgres.readiness.sql_text import table_name
 
 
 @dataclass(frozen=True)

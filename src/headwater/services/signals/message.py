@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.facts import Table
-from headwater.services.postgres_readiness.sql_text import table_name
+from headwater.sources.postgres.readiness.facts import Table
+from headwater.sources.postgres.readiness.sql_text import table_name
 
 SnapshotKind = Literal["incremental", "blocking"]
 

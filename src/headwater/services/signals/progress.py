@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.services.postgres_readiness.address import Connection
 from headwater.services.signals.message import EXECUTE
 from headwater.services.signals.table import SignalTable, refuse_missing
+from headwater.sources.postgres.readiness.address import Connection
 
 _OPEN, _CLOSE = "snapshot-window-open", "snapshot-window-close"
 # By transaction: rows have no time of their own, and a watermark is always written after the signal was seen.

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.address import Connection
 from headwater.services.signals.message import Signal
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.address import Connection
 from headwater.sources.sql.names import split_name
 
 DEFAULT_TABLE = "public.debezium_signal"

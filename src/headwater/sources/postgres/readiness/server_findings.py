@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.services.postgres_readiness.facts import NO_LIMIT, Facts, Server, Service
-from headwater.services.postgres_readiness.findings import Finding, Wanted, missing, note, ok
+from headwater.sources.postgres.readiness.facts import NO_LIMIT, Facts, Server, Service
+from headwater.sources.postgres.readiness.findings import Finding, Wanted, missing, note, ok
 
 _STANDBYS_DECODE = 160_000
 _ENOUGH = 10

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.facts import Facts, Publication, Table
-from headwater.services.postgres_readiness.identity import identity_problem, remedies, without_identity
-from headwater.services.postgres_readiness.preparation import Preparation, Request, Statement
-from headwater.services.postgres_readiness.preparing_role import prepare_role
-from headwater.services.postgres_readiness.slot_findings import is_lost
-from headwater.services.postgres_readiness.table_findings import kind_problem
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.facts import Facts, Publication, Table
+from headwater.sources.postgres.readiness.identity import identity_problem, remedies, without_identity
+from headwater.sources.postgres.readiness.preparation import Preparation, Request, Statement
+from headwater.sources.postgres.readiness.preparing_role import prepare_role
+from headwater.sources.postgres.readiness.slot_findings import is_lost
+from headwater.sources.postgres.readiness.table_findings import kind_problem
 
 _ROW_OPERATIONS = {"insert", "update", "delete"}
 

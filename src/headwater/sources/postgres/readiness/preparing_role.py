@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headwater.model.secret import MASK
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.facts import Facts
-from headwater.services.postgres_readiness.preparation import Request, Statement
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.facts import Facts
+from headwater.sources.postgres.readiness.preparation import Request, Statement
 
 
 def prepare_role(facts: Facts, request: Request) -> tuple[Sequence[Statement], Sequence[str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.services.postgres_readiness.facts import Facts, Slot
-from headwater.services.postgres_readiness.findings import Finding, Wanted, missing, note, ok
-from headwater.services.postgres_readiness.sql_text import literal
+from headwater.sources.postgres.readiness.facts import Facts, Slot
+from headwater.sources.postgres.readiness.findings import Finding, Wanted, missing, note, ok
+from headwater.sources.postgres.readiness.sql_text import literal
 
 _MEGABYTE = 1024 * 1024
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.examining import examine
-from headwater.services.postgres_readiness.facts import Facts, Publication, Role, Server, Slot, Table
-from headwater.services.postgres_readiness.findings import Finding, Wanted, is_ready
-from headwater.services.postgres_readiness.naming import Listed, chosen, split_setting
-from headwater.services.postgres_readiness.preparation import Request
-from headwater.services.postgres_readiness.preparing import prepare
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.examining import examine
+from headwater.sources.postgres.readiness.facts import Facts, Publication, Role, Server, Slot, Table
+from headwater.sources.postgres.readiness.findings import Finding, Wanted, is_ready
+from headwater.sources.postgres.readiness.naming import Listed, chosen, split_setting
+from headwater.sources.postgres.readiness.preparation import Request
+from headwater.sources.postgres.readiness.preparing import prepare
 
 SERVER = Server(
     version=180001,

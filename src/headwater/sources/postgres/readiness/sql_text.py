@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from headwater.services.postgres_readiness.facts import Table
+from headwater.sources.postgres.readiness.facts import Table
 
 
 def name(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.facts import Table
-from headwater.services.postgres_readiness.naming import split_setting
+from headwater.sources.postgres.readiness.facts import Table
+from headwater.sources.postgres.readiness.naming import split_setting
 from headwater.sources.sql.names import split_name
 
 

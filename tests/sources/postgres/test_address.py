@@ -8,9 +8,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from headwater.model.errors import InputError, SourceUnreachable
-from headwater.services.postgres_readiness.address import addresses, connected, only_address, variable
-from headwater.services.postgres_readiness.dotenv import read_dotenv
-from headwater.services.postgres_readiness.login import Login
+from headwater.sources.postgres.readiness.address import addresses, connected, only_address, variable
+from headwater.sources.postgres.readiness.dotenv import read_dotenv
+from headwater.sources.postgres.readiness.login import Login
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.services.postgres_readiness.facts import Facts
-from headwater.services.postgres_readiness.findings import Finding, Wanted
-from headwater.services.postgres_readiness.role_findings import about_role
-from headwater.services.postgres_readiness.server_findings import about_server
-from headwater.services.postgres_readiness.slot_findings import about_slots
-from headwater.services.postgres_readiness.table_findings import about_publication, about_table
+from headwater.sources.postgres.readiness.facts import Facts
+from headwater.sources.postgres.readiness.findings import Finding, Wanted
+from headwater.sources.postgres.readiness.role_findings import about_role
+from headwater.sources.postgres.readiness.server_findings import about_server
+from headwater.sources.postgres.readiness.slot_findings import about_slots
+from headwater.sources.postgres.readiness.table_findings import about_publication, about_table
 
 
 def examine(facts: Facts, wanted: Wanted) -> Sequence[Finding]:

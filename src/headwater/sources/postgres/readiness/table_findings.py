@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.facts import Facts, Publication, Table
-from headwater.services.postgres_readiness.findings import Finding, Wanted, missing, note, ok
-from headwater.services.postgres_readiness.identity import (
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.facts import Facts, Publication, Table
+from headwater.sources.postgres.readiness.findings import Finding, Wanted, missing, note, ok
+from headwater.sources.postgres.readiness.identity import (
     identity_problem,
     identity_text,
     remedies,

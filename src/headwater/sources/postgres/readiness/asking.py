@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.model.errors import InputError
-from headwater.services.postgres_readiness.address import Connection
-from headwater.services.postgres_readiness.facts import NO_LIMIT, Facts, Publication, Role, Server, Slot, Table
-from headwater.services.postgres_readiness.naming import Listed, chosen
+from headwater.sources.postgres.readiness.address import Connection
+from headwater.sources.postgres.readiness.facts import NO_LIMIT, Facts, Publication, Role, Server, Slot, Table
+from headwater.sources.postgres.readiness.naming import Listed, chosen
 
 _OLDEST_VERSION = 130_000
 _KINDS: Mapping[str, Any] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.facts import Facts
-from headwater.services.postgres_readiness.findings import Finding, missing, note, ok
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.facts import Facts
+from headwater.sources.postgres.readiness.findings import Finding, missing, note, ok
 
 
 def about_role(facts: Facts) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.facts import Table
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.facts import Table
 
 
 def identity_problem(table: Table) -> str | None:

@@ -15,8 +15,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headwater.model.errors import HeadwaterError, InputError, SourceUnreachable
 from headwater.model.secret import Secret, masked
-from headwater.services.postgres_readiness.dotenv import read_dotenv
-from headwater.services.postgres_readiness.login import Login
+from headwater.sources.postgres.readiness.dotenv import read_dotenv
+from headwater.sources.postgres.readiness.login import Login
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

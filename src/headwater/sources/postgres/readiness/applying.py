@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headwater.model.secret import Secret
-from headwater.services.postgres_readiness import sql_text
-from headwater.services.postgres_readiness.address import Connection
-from headwater.services.postgres_readiness.preparation import Preparation
+from headwater.sources.postgres.readiness import sql_text
+from headwater.sources.postgres.readiness.address import Connection
+from headwater.sources.postgres.readiness.preparation import Preparation
 
 _PATIENCE_SECONDS = 10.0
 
