@@ -34,11 +34,15 @@ class TableSeen:
     oid: int
     copied: int  # the place in the log of the snapshot that it was copied in; earlier changes are in the copy
     copied_to: int | None = None  # pages that have been copied so far; None: all of them
-    # Column → its number in the catalog, and its kind. The catalog does not keep what a table looked like.
+    # Column → its number in the catalog (0: known from the log alone), and its kind: what the table looked like here.
     columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     leaves: tuple[int, ...] = ()  # oids of the partitions that hold its rows, if it has any
     published: str = ""  # identity of its place in the publication: removed and added again it has another
+    stale: str = ""  # why it has to be copied again: something happened that the log does not tell
+    landed: int | None = (
+        None  # while it was copied its changes waited: they have landed only up to here; None: as the mark
+    )
 
     def to_json(self) -> dict[str, Json]:
         data: dict[str, Json] = {
@@ -50,7 +54,11 @@ class TableSeen:
         }
         if self.copied_to is not None:
             data["copied_to"] = self.copied_to
-        return {**data, "leaves": list(self.leaves)} if self.leaves else data
+        if self.leaves:
+            data["leaves"] = list(self.leaves)
+        if self.landed is not None:
+            data["landed"] = lsn_text(self.landed)
+        return {**data, "stale": self.stale} if self.stale else data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> TableSeen:
@@ -63,6 +71,8 @@ class TableSeen:
             tuple(data["key"]),
             tuple(data.get("leaves", ())),
             data["published"],
+            data.get("stale", ""),
+            lsn_number(data["landed"]) if "landed" in data else None,
         )
 
 

@@ -111,6 +111,17 @@ class Stages(Protocol):
 
 
 @runtime_checkable
+class Abandons(Protocol):
+    """A source whose unfinished windows can lose what they were to be read from: a snapshot that ended with its process."""
+
+    def abandoned(self, window: Window) -> str:
+        """Why this window cannot be read any more, and is left as it is; empty: it can.
+
+        Only for windows that the next plan brings whole again, in place of whatever of them has landed (G2).
+        """
+
+
+@runtime_checkable
 class Postpones(Protocol):
     """A source that goes on without parts of a window, and brings them later."""
 

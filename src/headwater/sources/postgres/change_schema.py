@@ -1,0 +1,20 @@
+"""The columns of change rows that come straight from PostgreSQL, by the log or by a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from headwater.model.changes import POSITION, SOURCE_TIME, change_fields
+
+ROW = "_row"
+"""0 for a change of the log, which its position names; of a copy's rows, which share one, where each stood."""
+EVENT_KEY = (POSITION, ROW)
+ARRIVAL = SOURCE_TIME
+
+
+def change_schema(columns: Iterable[pa.Field]) -> pa.Schema:
+    """The table's columns, all nullable since a delete has only its key and a truncate nothing; then what happened."""
+    table = [column.with_nullable(True) for column in columns]  # noqa: FBT003 - Arrow's own signature
+    return pa.schema([*table, *change_fields(), pa.field(ROW, pa.int64(), nullable=False)])
