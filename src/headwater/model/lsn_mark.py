@@ -10,6 +10,8 @@ from typing import ClassVar
 from headwater.model.lsn import lsn_number, lsn_text
 from headwater.model.mark import Json, Mark
 
+_ERA_BITS = 56  # a log of 64 petabytes, 127 times; positions have room for 63 bits
+
 
 @dataclass(frozen=True)
 class CommitSeen:
@@ -34,8 +36,9 @@ class TableSeen:
     oid: int
     copied: int  # the place in the log of the snapshot that it was copied in; earlier changes are in the copy
     copied_to: int | None = None  # pages that have been copied so far; None: all of them
-    # Column → its number in the catalog (0: known from the log alone), and its kind: what the table looked like here.
-    columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)  # of the stream, with their kinds; none ever goes
+    # What the table itself looked like: column → its number in the catalog (0: not asked yet), type and modifier.
+    shape: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     leaves: tuple[int, ...] = ()  # oids of the partitions that hold its rows, if it has any
     published: str = ""  # identity of its place in the publication: removed and added again it has another
@@ -48,7 +51,8 @@ class TableSeen:
         data: dict[str, Json] = {
             "oid": self.oid,
             "copied": lsn_text(self.copied),
-            "columns": {name: list(column) for name, column in self.columns.items()},
+            "columns": dict(self.columns),
+            "shape": {name: list(column) for name, column in self.shape.items()},
             "key": list(self.key),
             "published": self.published,
         }
@@ -62,17 +66,17 @@ class TableSeen:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> TableSeen:
-        columns = {name: (int(number), str(kind)) for name, (number, kind) in data["columns"].items()}
         return cls(
-            int(data["oid"]),
-            lsn_number(data["copied"]),
-            data.get("copied_to"),
-            columns,
-            tuple(data["key"]),
-            tuple(data.get("leaves", ())),
-            data["published"],
-            data.get("stale", ""),
-            lsn_number(data["landed"]) if "landed" in data else None,
+            oid=int(data["oid"]),
+            copied=lsn_number(data["copied"]),
+            copied_to=data.get("copied_to"),
+            columns=dict(data["columns"]),
+            shape={name: (int(number), str(kind)) for name, (number, kind) in data["shape"].items()},
+            key=tuple(data["key"]),
+            leaves=tuple(data.get("leaves", ())),
+            published=data["published"],
+            stale=data.get("stale", ""),
+            landed=lsn_number(data["landed"]) if "landed" in data else None,
         )
 
 
@@ -87,6 +91,7 @@ class LsnMark(Mark):
     timeline: int = 0
     slot: str = ""
     turn: int = 0  # grows with every copy of a table and every rewind, which leave the place where it was
+    era: int = 0  # grows when the log begins anew, in another cluster or an older copy of it: see `place`
     commit: CommitSeen | None = None
     tables: Mapping[str, TableSeen] = field(default_factory=dict)  # stream → what is known of it
     labels: tuple[str, ...] = ()  # that stand right here in the log
@@ -95,11 +100,15 @@ class LsnMark(Mark):
         return max(self, other, key=LsnMark._preference)
 
     def covers(self, other: LsnMark) -> bool:
-        return (self.lsn, self.turn) >= (other.lsn, other.turn)
+        return (self.era, self.lsn, self.turn) >= (other.era, other.lsn, other.turn)
 
-    def _preference(self) -> tuple[int, int, str]:
+    def place(self, lsn: int) -> int:
+        """What orders changes (`model.changes.position`): places in a log that began anew come after all of the old."""
+        return (self.era << _ERA_BITS) + lsn
+
+    def _preference(self) -> tuple[int, int, int, str]:
         # Everybody has to choose the same one of two marks at one place.
-        return self.lsn, self.turn, json.dumps(self.to_json(), sort_keys=True)
+        return self.era, self.lsn, self.turn, json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Json]:
         data: dict[str, Json] = {
@@ -110,6 +119,7 @@ class LsnMark(Mark):
             "timeline": self.timeline,
             "slot": self.slot,
             "turn": self.turn,
+            "era": self.era,
             "tables": {stream: table.to_json() for stream, table in sorted(self.tables.items())},
         }
         if self.commit:
@@ -124,6 +134,7 @@ class LsnMark(Mark):
             timeline=int(data["timeline"]),
             slot=data["slot"],
             turn=int(data["turn"]),
+            era=int(data["era"]),
             commit=CommitSeen.from_json(data["commit"]) if "commit" in data else None,
             tables={stream: TableSeen.from_json(table) for stream, table in data["tables"].items()},
             labels=tuple(data.get("labels", ())),

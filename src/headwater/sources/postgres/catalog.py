@@ -22,18 +22,25 @@ WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND {_OWN_SCHEMAS} AND n.nspname NO
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname, a.attnum::int, a.atttypid::bigint, a.atttypmod, a.attgenerated::text,
     a.atthasdef OR a.atthasmissing OR a.attidentity <> '',
-    array_position(k.indkey::int2[], a.attnum), array_position(r.indkey::int2[], a.attnum)
+    array_position((k.indkey::int2[])[0:k.indnkeyatts - 1], a.attnum),
+    array_position((r.indkey::int2[])[0:r.indnkeyatts - 1], a.attnum)
 FROM pg_attribute a
 LEFT JOIN pg_index k ON k.indrelid = a.attrelid AND k.indisprimary
 LEFT JOIN pg_index r ON r.indrelid = a.attrelid AND r.indisreplident
 WHERE a.attrelid = ANY(%s::bigint[]::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum"""
+# A partition that was made as one has a row of inheritance as old as itself, and holds nothing that its making put in.
+_CAME_WITH_ROWS = """
+SELECT i.inhrelid::bigint FROM pg_inherits i
+JOIN pg_attribute a ON a.attrelid = i.inhrelid AND a.attname = 'ctid'
+WHERE i.inhrelid = ANY(%s::bigint[]::oid[]) AND i.xmin <> a.xmin"""
 _LEAVES = """
 WITH RECURSIVE family(root, oid) AS (
     SELECT oid, oid FROM unnest(%s::bigint[]::oid[]) AS oid
     UNION ALL SELECT f.root, i.inhrelid FROM family f JOIN pg_inherits i ON i.inhparent = f.oid
         JOIN pg_class p ON p.oid = i.inhparent AND p.relkind = 'p')
 SELECT f.root::bigint, c.oid::bigint, n.nspname, c.relname,
-    (pg_relation_size(c.oid) / current_setting('block_size')::int)::bigint, greatest(c.reltuples, 0)::bigint
+    (pg_relation_size(c.oid) / current_setting('block_size')::int)::bigint, greatest(c.reltuples, 0)::bigint,
+    pg_table_size(c.oid)::bigint
 FROM family f JOIN pg_class c ON c.oid = f.oid AND c.relkind = 'r' JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY 1, 2"""
 
@@ -47,6 +54,7 @@ class Leaf:
     name: str
     pages: int
     rows: int  # the server's own estimate
+    size: int = 0  # bytes, with what is kept out of line
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class CatalogTable:
     key: tuple[str, ...]
     numbers: Mapping[str, int] = field(default_factory=dict)  # column → its number, which a new name does not change
     filled: frozenset[str] = frozenset()  # columns that rows from before them may hold a value in
-    generated: frozenset[str] = frozenset()
+    generated: Mapping[str, str] = field(default_factory=dict)  # computed columns: s stored, v when read
     leaves: tuple[Leaf, ...] = ()
     partitioned: bool = False
 
@@ -70,7 +78,7 @@ class CatalogTable:
 
 @dataclass(frozen=True)
 class Found:
-    """The tables that settings name; `renamed` go on under the name of their stream."""
+    """The tables that settings name."""
 
     tables: Mapping[str, CatalogTable]
     warnings: tuple[str, ...] = ()
@@ -89,6 +97,11 @@ def tables_of(session: PostgresSession, settings: PostgresSource, seen: Mapping[
         leaves[oid].append(Leaf(*row))
     made = {streams[oid]: _table(streams[oid], every[oid], columns[oid], tuple(leaves[oid])) for oid in oids}
     return Found(dict(sorted(made.items())), tuple(warnings))
+
+
+def came_with_rows(session: PostgresSession, leaves: Sequence[int]) -> list[int]:
+    """Those of the partitions that were tables of their own before: the log does not tell of the rows they brought."""
+    return [oid for (oid,) in session.fetch(_CAME_WITH_ROWS, [list(leaves)])] if leaves else []
 
 
 def _streams(
@@ -139,7 +152,7 @@ def _table(stream: str, row: tuple[Any, ...], columns: list[tuple[Any, ...]], le
         () if identity == "n" else key,
         {column[0]: column[1] for column in columns},
         frozenset(column[0] for column in columns if column[5]),
-        frozenset(column[0] for column in columns if column[4]),
+        {column[0]: column[4] for column in columns if column[4]},
         leaves,
         leaves != () and (len(leaves) > 1 or leaves[0].oid != oid),
     )

@@ -1,12 +1,12 @@
-"""In which column of the lake a column of the source lives, as its type changes over time."""
+"""In which column of the stream a column of the table lives, as its type changes over time."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-Columns = Mapping[str, tuple[int, str]]
-"""Name → its number in the catalog, and its kind (`sources/sql/types.py`)."""
+Columns = Mapping[str, str]
+"""Name → kind (`sources/sql/types.py`)."""
 
 _WIDER = {("int32", "int64"), ("float32", "float64")}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -14,7 +14,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 def home_of(columns: Columns, name: str, kind: str) -> str:
     """Where values of that column and kind live: under its name, or, when it held another kind before, `name__kind`."""
-    if name not in columns or wider(columns[name][1], kind) is not None:
+    if name not in columns or wider(columns[name], kind) is not None:
         return name
     return f"{name}__{_word(kind)}"
 
@@ -32,13 +32,11 @@ def wider(one: str, other: str) -> str | None:
     return None
 
 
-def with_column(columns: Columns, name: str, kind: str, number: int) -> Columns:
-    """The columns, after one of the source has been seen with that kind."""
+def with_column(columns: Columns, name: str, kind: str) -> Columns:
+    """The columns, after one of the table has been seen with that kind."""
     home = home_of(columns, name, kind)
-    if home not in columns:
-        return {**columns, home: (number, kind)}
-    known, before = columns[home]
-    return {**columns, home: (number or known, wider(before, kind) or before)}
+    before = columns.get(home)
+    return {**columns, home: kind if before is None else wider(before, kind) or before}
 
 
 def _word(kind: str) -> str:

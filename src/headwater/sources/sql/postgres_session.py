@@ -59,6 +59,15 @@ class PostgresSession:
                 self.close()
                 raise
 
+    def run(self, sql: str) -> None:
+        """A statement that gives no rows."""
+        with translated(self.address):
+            try:
+                self._connected().execute(sql)
+            except psycopg.OperationalError:
+                self.close()
+                raise
+
     def describe(self, sql: str) -> list[tuple[str, int, int]]:
         """Name, type number and type modifier of each column of a result."""
         with translated(self.address):
