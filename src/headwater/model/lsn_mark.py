@@ -51,7 +51,7 @@ class TableSeen:
         data: dict[str, Json] = {
             "oid": self.oid,
             "copied": lsn_text(self.copied),
-            "columns": dict(self.columns),
+            "columns": [list(column) for column in self.columns.items()],  # in their order
             "shape": {name: list(column) for name, column in self.shape.items()},
             "key": list(self.key),
             "published": self.published,

@@ -353,5 +353,8 @@ def _columns_of(mark: Mark | None) -> Mapping[str, Mapping[str, tuple[int, str]]
     if isinstance(mark, OffsetsMark):
         return mark.columns
     if isinstance(mark, LsnMark):
-        return {stream: table.columns for stream, table in mark.tables.items()}
+        return {
+            stream: {name: (place, kind) for place, (name, kind) in enumerate(table.columns.items())}
+            for stream, table in mark.tables.items()
+        }
     return {"objects": mark.columns} if isinstance(mark, ObjectsMark) and mark.columns else {}

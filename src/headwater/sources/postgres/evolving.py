@@ -62,18 +62,20 @@ def _why_stale(seen: TableSeen, table: CatalogTable, identity: str, *, moved_row
     if set(seen.key) != set(table.key):
         return f"its key is ({', '.join(table.key)}) now"
     names = {number: column for column, (number, _) in seen.shape.items() if number}
-    for column in table.layout.columns:
-        number = table.numbers[column.name]
-        known, kind = seen.shape.get(column.name, (0, ""))
-        if not known and names.get(number, column.name) != column.name:
-            return f"column {names[number]} is called {column.name} now"
-        if known and known != number:
-            return f"column {column.name} was dropped and added again"
-        if not known and column.name in table.filled:
-            return f"column {column.name} was added with a value"
-        if kind and kind != type_text(column):
-            return f"column {column.name} got another type"
-    return ""
+    return next(filter(None, (_column_stale(seen, table, column, names) for column in table.layout.columns)), "")
+
+
+def _column_stale(seen: TableSeen, table: CatalogTable, column: LoggedColumn, names: Mapping[int, str]) -> str:
+    """`names`: the columns that were there before, by their numbers."""
+    number = table.numbers[column.name]
+    known, kind = seen.shape.get(column.name, (0, ""))
+    if not known and names.get(number, column.name) != column.name:
+        return f"column {names[number]} is called {column.name} now"
+    if known and known != number:
+        return f"column {column.name} was dropped and added again"
+    if not known and column.name in table.filled:
+        return f"column {column.name} was added with a value"
+    return f"column {column.name} got another type" if kind and kind != type_text(column) else ""
 
 
 def described(
