@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.model.faults import FAULT_POINTS
+from headwater.model.faults import EVERY_CYCLE
 from headwater.services.connect_server import Connect
 from headwater.services.kafka_server import Kafka
 from headwater.services.service import Service, running
@@ -106,7 +106,6 @@ def check(customers: Bank, oracle: TopicOracle) -> None:
 def storm(rounds: int, seed: int, customers: Bank, kafka: Service, connect: Service) -> None:
     chance = random.Random(seed)
     teller = Teller(customers.database, chance)
-    points = [point for point in sorted(FAULT_POINTS) if not point.startswith("acknowledge")]
     for number in range(rounds):
         teller.work(chance.randrange(1, 15))
         kind = number % 4
@@ -118,7 +117,7 @@ def storm(rounds: int, seed: int, customers: Bank, kafka: Service, connect: Serv
             kafka.kill()
             teller.work(3)
             kafka.start()
-        killed_cycle(customers, f"{chance.choice(points)}:kill")
+        killed_cycle(customers, f"{chance.choice(sorted(EVERY_CYCLE))}:kill")
         customers.run()
 
 

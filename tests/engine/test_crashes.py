@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.model.faults import FAULT_POINTS
+from headwater.model.faults import EVERY_CYCLE
 from headwater.testing.outage import door_to
 from tests.conftest import wait_until
 from tests.engine.shop import Shop, child_result
@@ -16,7 +16,8 @@ from tests.engine.shop import Shop, child_result
 pytestmark = pytest.mark.spark
 
 PER_SINK = ("land.before", "land.written", "land.published", "land.after")
-PASSAGES = [f"{point}:{{}}:{n}" for point in FAULT_POINTS for n in ((1, 2) if point in PER_SINK else (1,))]
+POINTS = (*EVERY_CYCLE, "acknowledge.before", "acknowledge.after")  # the child's source wants to be told
+PASSAGES = [f"{point}:{{}}:{n}" for point in POINTS for n in ((1, 2) if point in PER_SINK else (1,))]
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ class ShutDoor:
 
 
 @pytest.mark.parametrize("victim", ["source", "store", "lake"])
-@pytest.mark.parametrize("point", [p for p in FAULT_POINTS if not p.startswith("acknowledge")])
+@pytest.mark.parametrize("point", EVERY_CYCLE)
 def test_an_outage_at_any_point_is_repaired_by_one_more_run(
     victim, point, database, tmp_path, namespace, spark, lake_folder
 ):

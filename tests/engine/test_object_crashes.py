@@ -10,15 +10,14 @@ import time
 import pytest
 
 from headwater.engine.replay import Replayed
-from headwater.model.faults import FAULT_POINTS
+from headwater.model.faults import EVERY_CYCLE
 from tests.engine.object_load import Arrivals
 
 pytestmark = pytest.mark.spark
 
-POINTS = [point for point in FAULT_POINTS if not point.startswith("acknowledge")]
 # The table of rejects is landed within the sink's landing, and passes two of its points itself.
 TWICE = ("land.written", "land.published")
-PASSAGES = [f"{point}:kill:{n}" for point in POINTS for n in ((1, 2) if point in TWICE else (1,))]
+PASSAGES = [f"{point}:kill:{n}" for point in EVERY_CYCLE for n in ((1, 2) if point in TWICE else (1,))]
 AROUND_PUBLISHING = ["land.written:kill:2", "land.published:kill:2", "advance.before:kill:1"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.model.faults import FAULT_POINTS
+from headwater.model.faults import EVERY_CYCLE
 from tests.engine.object_yard import SECONDS, Yard
 
 
@@ -25,7 +25,7 @@ def tell(yard: Yard, name: str, *keys: str) -> None:
     (yard.folder / "events" / name).write_text(json.dumps({"Records": records}))
 
 
-@pytest.mark.parametrize("point", [point for point in FAULT_POINTS if not point.startswith("acknowledge")])
+@pytest.mark.parametrize("point", EVERY_CYCLE)
 def test_a_kill_is_repaired_by_running_again(yard: Yard, point: str) -> None:
     yard.put("objects", "ab")
     yard.catch_up("objects")

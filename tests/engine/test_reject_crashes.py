@@ -13,7 +13,7 @@ from headwater.api import Project
 from headwater.config.loading import load_project
 from headwater.engine.replay import Replayed
 from headwater.model.errors import HeadwaterError, SinkUnreachable
-from headwater.model.faults import FAULT_POINTS
+from headwater.model.faults import EVERY_CYCLE
 from headwater.sinks import over_rows
 from tests.engine.shop import Shop
 
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.spark
 
 PER_SINK = ("land.before", "land.written", "land.published", "land.after")
 # Rejects land first, within the first sink's landing, and pass two of its points themselves.
-PASSAGES = [f"{point}:kill:{n}" for point in FAULT_POINTS for n in ((1, 2, 3) if point in PER_SINK[1:3] else (1,))]
+POINTS = (*EVERY_CYCLE, "acknowledge.before", "acknowledge.after")
+PASSAGES = [f"{point}:kill:{n}" for point in POINTS for n in ((1, 2, 3) if point in PER_SINK[1:3] else (1,))]
 
 
 class PickyShop(Shop):

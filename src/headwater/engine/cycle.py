@@ -8,8 +8,10 @@ import uuid
 from dataclasses import replace
 from functools import partial
 
+from headwater.engine.abandoning import abandon, why_abandoned
 from headwater.engine.attempting import attempt_at
 from headwater.engine.kept_splits import kept_for
+from headwater.engine.labels import labelled, tag_tables
 from headwater.engine.lease import HeldLease, held_lease
 from headwater.engine.parts import Parts
 from headwater.engine.planning import next_window
@@ -62,13 +64,10 @@ class _Cycle:
         )  # W4
         try:
             if progress.intent:
-                self._log("recovering", window=progress.intent.window, begun=progress.intent.begun_at)
-                progress = self._finish(lease, progress, progress.intent)
-                self._result = replace(self._result, recovered=True)
+                progress = self._recover(lease, progress, progress.intent)
             plan = next_window(parts.source, progress.mark, lease.lease, self._run)
-            self._result = replace(self._result, warnings=plan.warnings, more=plan.more)
-            for warning in plan.warnings:
-                self._log("warning", message=warning)
+            self._result = replace(self._result, more=plan.more)
+            self._warn(*plan.warnings)
             if plan.window:
                 self._log("window", window=plan.window, rows=_expected_rows(plan))
                 intent = Intent(self._run, plan.window, dt.datetime.now(dt.UTC))
@@ -80,6 +79,18 @@ class _Cycle:
             self._remember_failure(lease, error)
             raise
         return self._done()
+
+    def _recover(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
+        """Finish what an earlier process began, or give it up where the source says that it is lost with that process."""
+        parts = self._parts
+        reason = why_abandoned(parts.source, intent)
+        if reason:
+            self._log("abandoned", window=intent.window, begun=intent.begun_at, reason=reason)
+            return abandon(parts.store, lease.lease, progress, run=self._run, who=parts.owner, why=reason)
+        self._log("recovering", window=intent.window, begun=intent.begun_at)
+        progress = self._finish(lease, progress, intent)
+        self._result = replace(self._result, recovered=True)
+        return progress
 
     def _finish(self, lease: HeldLease, progress: Progress, intent: Intent) -> Progress:
         """Land the intent's window wherever it has not landed, then move the mark. The same for a first try and a recovery."""
@@ -94,7 +105,8 @@ class _Cycle:
         if learned:
             self._log("columns", changed="; ".join(learned))
         finished = [] if intent.run == self._run else [f"finished what run {intent.run} began"]
-        why = "; ".join([*finished, *learned])
+        labels = labelled(intent.window.end).note
+        why = "; ".join([*finished, *learned, *([labels] if labels else [])])
         entry = done.entry(parts.owner, lease.lease.epoch, why=why)
         progress = parts.store.swap(lease.lease, progress, progress.advanced(intent.window.end), entry)
         parts.faults.reach("advance.after")
@@ -128,9 +140,13 @@ class _Cycle:
                 for landing in side_by_side(sink, rows, partial(self._land, sink, attempt, known)):
                     left -= 1
                     intent = replace(intent, landed=_with(intent.landed, landing, *parts.rejects.landings()))
-                    if left:
-                        # A crash between two landings is finished, not repeated, even where the sink cannot tell.
+                    if left or labelled(intent.window.end).labels:
+                        # A crash before the window is done is finished, not repeated, even where the sink cannot tell.
                         progress = parts.store.swap(lease.lease, progress, progress.intending(intent), None)
+        found = tag_tables(parts, attempt)
+        if found.labels:
+            self._log("labelled", labels=", ".join(found.labels), tables=len(found.streams))
+            self._warn(*(f"label {', '.join(found.labels)}: no tag for {left}" for left in found.left_out))
         return progress.intending(intent)
 
     def _land(self, sink: Sink, attempt: Attempt, known: Intent | None, stream: Rows) -> Landing:
@@ -150,8 +166,12 @@ class _Cycle:
         if parts:
             shown = ", ".join(parts[:_SHOWN_PARTS]) + (", …" if len(parts) > _SHOWN_PARTS else "")
             said = f"could not be read and bring{'s' if len(parts) == 1 else ''} no row: {len(parts):,} ({shown})"
+            self._warn(said)
+
+    def _warn(self, *sentences: str) -> None:
+        for said in sentences:
             self._log("warning", message=said)
-            self._result = replace(self._result, warnings=(*self._result.warnings, said))
+        self._result = replace(self._result, warnings=(*self._result.warnings, *sentences))
 
     def _log_landing(self, landing: Landing) -> None:
         aside = sum(found.rows for found in self._parts.rejects.landings() if found.stream == landing.stream)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headwater.engine.abandoning import abandon, why_abandoned
 from headwater.engine.lease import held_lease
 from headwater.engine.planning import next_window
 from headwater.model.errors import RunError, UnknownName
@@ -65,6 +66,9 @@ def window_block(
     """Lease, plan, intend; then the user's block; then advance. An exception leaves the mark where it stood (G1)."""
     with held_lease(store, name, owner, lease_seconds) as lease:
         progress = store.load(name)
+        lost = why_abandoned(source, progress.intent) if progress.intent else ""
+        if lost:
+            progress = abandon(store, lease.lease, progress, run="", who=owner, why=lost)
         if progress.intent is None:
             run = uuid.uuid4().hex[:12]
             plan = next_window(source, progress.mark, lease.lease, run)

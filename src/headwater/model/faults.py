@@ -26,11 +26,16 @@ FAULT_POINTS = (
     "land.written",  # rows are in the sink's storage, nobody sees them yet
     "land.published",  # readers see them, the engine does not know yet
     "land.after",
+    "label.before",  # where the window ends at a label
+    "label.after",
     "advance.before",
     "advance.after",
     "acknowledge.before",
     "acknowledge.after",
 )
+
+# What every cycle passes that has a window; the others depend on what the source wants and brings.
+EVERY_CYCLE = tuple(point for point in FAULT_POINTS if not point.startswith(("label.", "acknowledge.")))
 
 VARIABLE = "HEADWATER_FAULT"
 

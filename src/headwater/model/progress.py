@@ -16,7 +16,7 @@ from headwater.model.landing import Landing
 from headwater.model.marks import Json, Mark, mark_from_json, same_kind
 from headwater.model.window import Window
 
-EntryKind = Literal["landed", "failed", "rewound"]
+EntryKind = Literal["landed", "failed", "rewound", "abandoned"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Progress:
         return replace(self, mark=end, intent=None)
 
     def abandoned(self) -> Progress:
-        """Give up an intent of which nothing can have landed."""
+        """Give up an intent: nothing of it can have landed, or a coming window brings all of it again in its place."""
         return replace(self, intent=None)
 
     def rewound(self, to: Mark | None) -> Progress:

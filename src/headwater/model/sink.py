@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -64,3 +64,18 @@ class LandsSideBySide(Protocol):
 
     @property
     def streams_at_once(self) -> int: ...
+
+
+@runtime_checkable
+class Tags(Protocol):
+    """A sink that can keep what it holds now under a name, to be read again later."""
+
+    def tag(self, attempt: Attempt, streams: Sequence[str], labels: Sequence[str]) -> None:
+        """Name what each stream's table holds. Called when the window has landed everywhere, before the mark moves.
+
+        May be called again with the same window: names that are there stay where they are. A table that is not there
+        yet, or has never held anything, gets none.
+        """
+
+    def tagged(self, spark: SparkSession, streams: Sequence[str], label: str) -> Sequence[str]:
+        """The tables of these streams where that name is taken."""

@@ -122,6 +122,14 @@ class Abandons(Protocol):
 
 
 @runtime_checkable
+class Labels(Protocol):
+    """A source whose log takes names for moments (`model/label.py`); a window ends where it finds one."""
+
+    def label(self, text: str) -> str:
+        """Write the name into the log, as of now, and give its place there. Durable when it returns. Needs no lease."""
+
+
+@runtime_checkable
 class Postpones(Protocol):
     """A source that goes on without parts of a window, and brings them later."""
 

@@ -21,7 +21,7 @@ from headwater.model.landing import Landing
 from headwater.model.marks import StreamsMark
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
-from headwater.sinks.iceberg.ancestry import Stamped, already_landed
+from headwater.sinks.iceberg.ancestry import Stamped, already_landed, check_epoch
 from headwater.sinks.iceberg.catalog import OWNER_PROPERTY, create_table, find_table
 from headwater.sinks.iceberg.changes.shapes import Shape, ShapedChanges
 from headwater.sinks.iceberg.java_errors import reaching
@@ -31,6 +31,7 @@ from headwater.sinks.iceberg.removing import stats_of
 from headwater.sinks.iceberg.replacing import brings_no_row, part_column
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import MAIN
+from headwater.sinks.iceberg.tagging import is_taken, tag_head
 from headwater.sinks.iceberg.upsert import BatchStats, UpsertPlan, choose_upsert
 
 if TYPE_CHECKING:
@@ -104,6 +105,26 @@ class IcebergSink:
             self._check_owner(known, attempt, rows.stream)
         done = OneLanding(self._settings, self._label, attempt, rows, key=key, part=part, known=known).run()
         return done.landing(time.monotonic() - began)
+
+    def tag(self, attempt: Attempt, streams: Sequence[str], labels: Sequence[str]) -> None:
+        """Iceberg tags on the heads of the streams' tables."""
+        for stream in streams:
+            name = self._name(attempt, stream)
+            with reaching(name):
+                known = self._find(attempt.spark(), name)
+                landings = known.landings() if known else ()
+            if known:
+                check_epoch(landings, attempt, name)
+                tag_head(known.table, attempt, labels)
+
+    def tagged(self, spark: SparkSession, streams: Sequence[str], label: str) -> Sequence[str]:
+        """The tables that have a tag or a branch of that name."""
+        found = []
+        for name in map(self.table_of, streams):
+            with reaching(name):
+                known = self._find(spark, name)
+                found += [str(name)] if known and is_taken(known.table, label) else []
+        return found
 
     def _nothing(self, attempt: Attempt, stream: str) -> Landing:
         """Objects are gone of which nothing ever landed: not even a table is needed for that."""

@@ -1,0 +1,116 @@
+"""A source of changes in memory, whose windows are named by places in a log: copies, changes and labels of a few tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.api import Project
+from headwater.config.loading import load_project
+from headwater.engine.cycle import run_cycle
+from headwater.engine.result import CycleResult
+from headwater.model.changes import OP, POSITION, change_fields, position
+from headwater.model.faults import Faults, NoFaults
+from headwater.model.lsn_mark import LsnMark, TableSeen
+from headwater.model.marks import Mark
+from headwater.model.source import Plan
+from headwater.model.window import Window
+from headwater.sources.split_rows import ArrowChangeRows
+from headwater.testing.memory_rows import MemorySplit
+
+Change = tuple[str, int, int | None, str | None]  # operation, minor position, id, note
+SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), *change_fields()])
+
+
+@dataclass(frozen=True)
+class Step:
+    """One window: how it is known in the log, and what it brings to each stream."""
+
+    lsn: int
+    changes: Mapping[str, Sequence[Change]]
+    labels: tuple[str, ...] = ()
+    turn: int = 0
+    tables: Mapping[str, TableSeen] = field(default_factory=dict)
+
+
+@dataclass
+class CopiedSource:
+    """Gives its steps one after another. `lost`: what an earlier process planned can no longer be read."""
+
+    steps: Sequence[Step]
+    lost: str = ""
+    address: str = "memory"
+
+    def plan(self, mark: Mark | None) -> Plan:
+        ends = [self._mark(step) for step in self.steps]
+        later = [end for end in ends if mark is None or (isinstance(mark, LsnMark) and not mark.covers(end))]
+        return Plan(Window(mark, later[0]) if later else None, more=len(later) > 1)
+
+    @contextmanager
+    def read(self, window: Window) -> Iterator[Sequence[ArrowChangeRows]]:
+        (step,) = [step for step in self.steps if self._mark(step) == window.end]
+        yield [rows_of(stream, step.lsn, changes) for stream, changes in step.changes.items()]
+
+    def abandoned(self, window: Window) -> str:
+        return "" if window.end in map(self._mark, self.steps) else self.lost
+
+    def position(self, text: str, mark: Mark | None) -> Mark | None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _mark(self, step: Step) -> LsnMark:
+        seen = {stream: TableSeen(oid=1, copied=0) for stream in step.changes}
+        return LsnMark(step.lsn, turn=step.turn, labels=step.labels, tables={**seen, **step.tables})
+
+
+def rows_of(stream: str, lsn: int, changes: Sequence[Change]) -> ArrowChangeRows:
+    made = [
+        {"id": key, "note": note, OP: operation, POSITION: position(lsn, minor)}
+        for operation, minor, key, note in changes
+    ]
+    split = MemorySplit(pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in made], SCHEMA))
+    return ArrowChangeRows(stream, SCHEMA, ("id",), (POSITION,), (split,), table_columns=("id", "note"))
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A pipeline over such a source, which merges into tables of the test's own."""
+
+    folder: Path
+    namespace: str
+
+    def run(self, spark, source: CopiedSource, faults: Faults | None = None) -> CycleResult:
+        """One cycle, as a process of its own would see it: nothing is known but what was stored."""
+        (self.folder / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
+        (self.folder / "copy.yaml").write_text(f"""
+pipeline: copy
+source: {{sql: {{url: "sqlite:///none.db", table: t, cursor: id}}}}
+sinks:
+  - iceberg: {{table: "{self.namespace}.{{table}}", mode: merge}}
+""")
+        with Project(load_project(self.folder), self.folder, spark=spark, faults=faults or NoFaults()) as project:
+            parts = project.pipelines([self.folder / "copy.yaml"])[0].parts()
+            try:
+                return run_cycle(replace(parts, source=source))
+            finally:
+                parts.close()
+
+    def history(self) -> list[tuple[str, str]]:
+        with Project(load_project(self.folder), self.folder) as project:
+            return [(entry.kind, entry.why) for entry in reversed(project.store.history("copy", 100))]
+
+    def rows(self, spark, table: str, version: str = "") -> dict[int, str]:
+        as_of = f" VERSION AS OF '{version}'" if version else ""
+        return {
+            row.id: row.note for row in spark.sql(f"SELECT id, note FROM {self.namespace}.{table}{as_of}").collect()
+        }
+
+    def tags(self, spark, table: str) -> dict[str, int]:
+        found = spark.sql(f"SELECT name, snapshot_id FROM {self.namespace}.{table}.refs WHERE type = 'TAG'").collect()
+        return {row.name: row.snapshot_id for row in found}

@@ -1,0 +1,85 @@
+"""A label in the source's log becomes a tag on every table, before the mark moves past it."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.engine.labels import labelled
+from headwater.model.faults import RehearsedFault
+from headwater.model.lsn_mark import LsnMark, TableSeen
+from tests.engine.copied_source import CopiedSource, Lake, Step
+
+pytestmark = pytest.mark.spark
+
+COPY = Step(10, {s: [("r", 2, 1, "old"), ("r", 2, 2, "old")] for s in ("public.a", "public.b")})
+CLOSING = Step(20, {"public.a": [("u", 7, 1, "new")]}, ("month-end",), tables={"public.b": TableSeen(1, 0)})
+AFTER = Step(30, {s: [("u", 7, 2, "later")] for s in ("public.a", "public.b")})
+
+
+def test_all_tables_can_be_read_as_of_a_label(tmp_path, namespace, spark):
+    lake = Lake(tmp_path, namespace)
+    source = CopiedSource([COPY, CLOSING, AFTER])
+    for _ in source.steps:
+        assert lake.run(spark, source).outcome == "landed"
+    assert lake.rows(spark, "a", "month-end") == {1: "new", 2: "old"}
+    assert lake.rows(spark, "b", "month-end") == {1: "old", 2: "old"}, (
+        "a table without changes in the window has it too"
+    )
+    assert lake.rows(spark, "a") == {1: "new", 2: "later"}
+    assert [why for _, why in lake.history()] == ["", "label month-end", ""]
+
+
+@pytest.mark.parametrize("point", ["land.after", "label.before", "label.after", "advance.before", "advance.after"])
+def test_a_failure_around_labels_is_repaired_by_one_more_run(tmp_path, namespace, spark, point):
+    lake = Lake(tmp_path, namespace)
+    source = CopiedSource([COPY, CLOSING])
+    lake.run(spark, source)
+    broken = lake.run(spark, source, RehearsedFault(point, "sink", 1))
+    assert broken.outcome == "failed"
+    made = lake.tags(spark, "a")
+    assert bool(made) is (point in {"label.after", "advance.before", "advance.after"})
+    result = lake.run(spark, source)
+    assert result.outcome == ("nothing new" if point == "advance.after" else "landed"), result.error
+    assert lake.tags(spark, "a") == (made or lake.tags(spark, "a"))
+    assert set(lake.tags(spark, "a")) == set(lake.tags(spark, "b")) == {"month-end"}
+    assert lake.rows(spark, "a", "month-end") == lake.rows(spark, "a") == {1: "new", 2: "old"}
+
+
+def test_a_table_that_is_not_there_yet_is_left_out(tmp_path, namespace, spark):
+    lake = Lake(tmp_path, namespace)
+    only_one = Step(10, {"public.a": COPY.changes["public.a"]}, ("early",), tables={"public.b": TableSeen(1, 0)})
+    assert lake.run(spark, CopiedSource([only_one])).outcome == "landed"
+    assert set(lake.tags(spark, "a")) == {"early"}
+
+
+def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_path, namespace, spark):
+    lake = Lake(tmp_path, namespace)
+    copying = Step(20, CLOSING.changes, ("month-end",), tables={"public.b": TableSeen(1, 0, copied_to=5)})
+    source = CopiedSource([COPY, copying])
+    lake.run(spark, source)
+    result = lake.run(spark, source)
+    assert result.outcome == "landed", result.error
+    assert set(lake.tags(spark, "a")) == {"month-end"}
+    assert lake.tags(spark, "b") == {}
+    assert result.warnings == ("label month-end: no tag for public.b: it is being copied",)
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (TableSeen(1, 20), ""),
+        (TableSeen(1, 21), "its copy is of a later moment (0/15)"),
+        (TableSeen(1, 5, copied_to=7), "it is being copied"),
+        (TableSeen(1, 5, landed=19), "its changes have landed up to 0/13 only"),
+        (TableSeen(1, 5, landed=20), ""),
+        (TableSeen(1, 5, stale="a column came"), "it has to be copied again (a column came)"),
+    ],
+)
+def test_only_tables_that_hold_exactly_that_moment_are_labelled(table, why):
+    found = labelled(LsnMark(20, labels=("x",), tables={"t": table}))
+    assert found.streams == (() if why else ("t",))
+    assert found.left_out == ((f"t: {why}",) if why else ())
+
+
+def test_a_mark_without_labels_names_nothing():
+    assert labelled(LsnMark(20, tables={"t": TableSeen(1, 0)})).labels == ()
