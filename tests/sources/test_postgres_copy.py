@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from headwater.model.errors import SourceUnreachable, ValueNotKept
 from headwater.model.secret import Secret
-from headwater.sources.sql import copy_binary, copy_stream
+from headwater.sources.sql import copy_stream
 from headwater.sources.sql.postgres_split import PostgresSplit
 from headwater.sources.sql.relation import Column
 from headwater.sources.sql.unkept import RowNames
@@ -40,19 +40,24 @@ COLUMNS = {
     "price": ("numeric(12,2)", "decimal(12,2)"),
     "count": ("numeric(18,0)", "decimal(18,0)"),
     "share": ("numeric(5,5)", "decimal(5,5)"),
+    "vast": ("numeric(38,0)", "decimal(38,0)"),
+    "fine": ("numeric(38,17)", "decimal(38,17)"),
+    "tiny": ("numeric(19,19)", "decimal(19,19)"),
     "day": ("date", "date"),
     "local": ("timestamp", "timestamp"),
     "instant": ("timestamptz", "timestamptz"),
     "words": ("text", "string"),
     "bytes": ("bytea", "binary"),
 }
+EXACT = decimal.Context(prec=60)
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30)
 # Bytes that look like the head of a row of this table, so that a careless search for rows would take them for one.
 LOOKALIKE = b"d\0\0\0\x10" + len(COLUMNS).to_bytes(2, "big") + b"\0\0\0\x08"
 
 
 def decimals(digits: int, places: int) -> st.SearchStrategy[decimal.Decimal]:
-    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda n: decimal.Decimal(n).scaleb(-places))
+    whole = st.integers(-(10**digits) + 1, 10**digits - 1)
+    return whole.map(lambda number: decimal.Decimal(number).scaleb(-places, EXACT))
 
 
 VALUES = {
@@ -64,6 +69,9 @@ VALUES = {
     "price": decimals(12, 2),
     "count": decimals(18, 0),
     "share": decimals(5, 5),
+    "vast": decimals(38, 0),
+    "fine": decimals(38, 17) | decimals(20, 17),
+    "tiny": decimals(19, 19),
     "day": st.dates(),
     "local": st.datetimes(),
     "instant": st.datetimes(timezones=st.just(dt.UTC)),
@@ -171,6 +179,12 @@ def test_a_server_that_goes_away_is_told(table):
         ("numeric", "decimal(12,2)", "12345678901234567890", "more digits"),
         ("numeric", "decimal(12,2)", "0.125", "more digits"),
         ("numeric", "decimal(12,2)", "0.00001", "more digits"),
+        ("numeric", "decimal(38,10)", "-Infinity", "NaN or infinity"),
+        ("numeric", "decimal(38,10)", "1e28", "more digits"),
+        ("numeric", "decimal(38,10)", "1e200", "more digits"),
+        ("numeric", "decimal(38,10)", "0.00000000001", "more digits"),
+        ("numeric", "decimal(38,10)", "1e-200", "more digits"),
+        ("numeric", "decimal(19,19)", "1.5", "more digits"),
         ("date", "date", "infinity", "outside the years"),
         ("date", "date", "-infinity", "outside the years"),
         ("timestamp", "timestamp", "infinity", "outside the years"),
@@ -194,9 +208,17 @@ def test_rows_of_another_shape_are_refused(table):
         list(split(table, "SELECT 'long enough'::text, 1", {"a": ("int8", "int64"), "b": ("int4", "int32")}).read())
 
 
-def test_long_numbers_are_left_to_adbc():
-    assert copy_binary.readable([Column("a", "decimal(18,2)", nullable=True)])
-    assert not copy_binary.readable([Column("a", "decimal(19,2)", nullable=True)])
+@pytest.mark.parametrize("scale", [0, 1, 2, 3, 4, 17, 18, 19, 20, 21, 22, 37, 38])
+def test_numbers_of_38_digits_are_exact_wherever_their_point_is(table, scale):
+    """Their halves meet behind the 19th digit, in the middle of a group of four, or between two of them."""
+    numbers = [
+        sign * (number + odd) for number in (10**n for n in range(38)) for sign in (1, -1) for odd in (0, -1)
+    ] + [10**38 - 1, 1 - 10**38, 12345678901234567890123456789012345678]
+    values = [decimal.Decimal(number).scaleb(-scale, EXACT) for number in numbers]
+    rows = ", ".join(f"({place}, {value:f})" for place, value in enumerate(values))
+    query = f"SELECT v::numeric(38,{scale}) FROM (VALUES {rows}) rows (place, v) ORDER BY place"
+    column = {"v": (f"numeric(38,{scale})", f"decimal(38,{scale})")}
+    assert [row["v"] for batch in split(table, query, column).read() for row in batch.to_pylist()] == values
 
 
 def test_texts_of_every_letter_come_through(table):

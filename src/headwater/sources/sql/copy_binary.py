@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.model.errors import RunError
+from headwater.sources.sql.copy_wide_decimal import wide_limbs
 from headwater.sources.sql.postgres_exact import NOT_FINITE, TOO_LONG
 from headwater.sources.sql.postgres_text import numeric_text
 from headwater.sources.sql.relation import Column
@@ -38,14 +39,14 @@ _WIRE = {
     "timestamptz": ">i8",
 }
 _EPOCH = {"date": 10_957, "timestamp": 946_684_800_000_000, "timestamptz": 946_684_800_000_000}  # 2000, seen from 1970
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 _INT64_DIGITS = 18
 _GROUP = 4  # decimal digits in one of numeric's groups
 _NEGATIVE, _SPECIAL = 0x4000, 0xC000
 
 
 def readable(columns: Sequence[Column]) -> bool:
-    """Whether every column's kind can be read here; numbers of more than 18 digits are left to ADBC."""
+    """Whether every column's kind can be read here."""
     return all(_reader(column) is not None for column in columns)
 
 
@@ -98,8 +99,7 @@ def _reader(column: Column) -> _Reader | None:
         return _bytes
     if column.kind in _WIRE:
         return _fixed
-    decimal = _DECIMAL.fullmatch(column.kind)
-    return _decimal if decimal and int(decimal[1]) <= _INT64_DIGITS else None
+    return _decimal if _DECIMAL.fullmatch(column.kind) else None
 
 
 def _fixed(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> _Read:
@@ -162,22 +162,32 @@ def _decimal(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> _Read:
     null = lengths == -1
     groups = np.where(null, 0, found["groups"])
     sign = np.where(null, 0, found["sign"])
-    special, long = (sign & _SPECIAL) == _SPECIAL, groups > most
-    power = found["power"].astype(np.int64)
-    values = np.zeros(len(at), np.int64)
-    for number in range(most):
-        group = np.where(number < groups, found[f"group{number}"], 0).astype(np.int64)
+    special = (sign & _SPECIAL) == _SPECIAL
+    digits = [np.where(n < groups, found[f"group{n}"], 0).astype(np.int64) for n in range(most)]
+    limbs_of = _limbs if target.precision <= _INT64_DIGITS else wide_limbs
+    limbs, long = limbs_of(digits, found["power"].astype(np.int64), sign == _NEGATIVE, target)
+    long |= groups > most
+    following = at + _LENGTH + np.where(null, 0, lengths)
+    array = _array(target, len(at), limbs, null if null.any() else None)
+    return _Read(array, following, _unkept(chunk, at, following, {NOT_FINITE: special, TOO_LONG: long}))
+
+
+def _limbs(
+    groups: Sequence[Numbers], power: Numbers, negative: Numbers, target: pa.DataType
+) -> tuple[Numbers, Numbers]:
+    """Numbers of up to 18 digits, whose upper half is but their sign; and those that do not fit the type."""
+    values = np.zeros(len(power), np.int64)
+    long = np.zeros(len(power), bool)
+    for number, group in enumerate(groups):
         shifted, too_long = _shifted(group, power - number, target)
         values += shifted
         long |= too_long
     if values.max(initial=0) >= 10**target.precision:
         long |= values >= 10**target.precision
-    np.negative(values, out=values, where=sign == _NEGATIVE)
-    limbs = np.empty((len(at), 2), np.int64)
+    np.negative(values, out=values, where=negative)
+    limbs = np.empty((len(power), 2), np.int64)
     limbs[:, 0], limbs[:, 1] = values, values >> 63
-    following = at + _LENGTH + np.where(null, 0, lengths)
-    array = _array(target, len(at), limbs, null if null.any() else None)
-    return _Read(array, following, _unkept(chunk, at, following, {NOT_FINITE: special, TOO_LONG: long}))
+    return limbs, long
 
 
 _POWERS = 10 ** np.arange(_INT64_DIGITS + 1, dtype=np.int64)
