@@ -24,7 +24,8 @@ PASSAGES = [f"{point}:{{}}:{n}" for point in POINTS for n in ((1, 2) if point in
 def shop(request, database, tmp_path, namespace, spark):
     built = Shop.build(database, tmp_path, f"{namespace}.orders", request.param)
     built.insert(30)
-    assert built.run(spark).outcome == "landed"
+    first = built.run(spark)
+    assert first.outcome == "landed", first.error
     return built
 
 

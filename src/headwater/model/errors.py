@@ -12,6 +12,7 @@ HeadwaterError
     ├── LeaseHeld · LeaseLost      another process runs, or took over, the pipeline
     ├── ProgressConflict · MarkMovedBack · StoreDamaged
     ├── SourceChanged              the source is not the one that the mark was taken from, or lost data (G9)
+    ├── SlotOverBudget             a replication slot makes the server keep too much of its log
     ├── ValueNotKept · TooManyRejects · NullCursor · AmbiguousKey · SchemaRefused
     ├── PublishConflict            the target moved while we wrote; nothing was published
     └── TransformFailed
@@ -179,6 +180,13 @@ class SourceChanged(RunError):
     """The source is not what the mark was taken from, or no longer has what comes next (G9)."""
 
     code = "source-changed"
+    retry: ClassVar[Retry] = "operator"
+
+
+class SlotOverBudget(RunError):
+    """A replication slot makes the server keep more of its log than `guard.budget`."""
+
+    code = "slot-over-budget"
     retry: ClassVar[Retry] = "operator"
 
 

@@ -1,0 +1,105 @@
+"""Our own messages in PostgreSQL's log: labels, cuts and heartbeats.
+
+They are transactional: each comes as a transaction of its own, with a commit that a window can end behind. One that is not
+comes alone, between the commits of others, and even of a transaction that is rolled back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import psycopg
+
+from headwater.model.errors import InputError
+from headwater.model.label import check_label, label_problem
+from headwater.model.lsn import lsn_number, lsn_text
+from headwater.sources.sql.postgres_session import PostgresSession, translated
+
+PREFIX = "headwater"
+
+_LONGEST = 4096
+# A label that was promised must survive a crash of the server, whatever the role's default is.
+_EMIT = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, %s, %s::bytea)::text"
+_READ_ONLY = ("25006", "55000")  # a standby
+
+
+@dataclass(frozen=True)
+class Label:
+    """The moment has a name: the tables get a tag."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Somebody compares: a window shall end right before this place."""
+
+    lsn: int
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Nothing but a commit, so that the slot can move on."""
+
+
+Note = Label | Cut | Heartbeat
+
+
+def label_note(text: str) -> bytes:
+    """Raises InputError for what cannot be a label."""
+    check_label(text)
+    return _json({"label": text})
+
+
+def cut_note(lsn: int) -> bytes:
+    return _json({"cut": lsn_text(lsn)})
+
+
+def heartbeat_note() -> bytes:
+    return _json({"heartbeat": 1})
+
+
+def parse_note(prefix: str, content: bytes) -> Note | None:
+    """What a message of the log says to us. None: it is not ours, or it is damaged; anybody may write into the log."""
+    if prefix != PREFIX or len(content) > _LONGEST:
+        return None
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    match data:
+        case {"label": str(text), **rest} if not rest and not label_problem(text):
+            return Label(text)
+        case {"cut": str(place), **rest} if not rest:
+            return _cut(place)
+        case {"heartbeat": 1, **rest} if not rest:
+            return Heartbeat()
+        case _:
+            return None
+
+
+def emit(session: PostgresSession, note: bytes) -> int:
+    """Write it into the log, durably; give its place. The transaction that holds it ends a little behind that."""
+    with translated(session.address):
+        try:
+            found = session.connection.execute(_EMIT, [PREFIX, note]).fetchone()
+        except psycopg.Error as error:
+            if error.sqlstate in _READ_ONLY:
+                raise InputError(
+                    f"{session.address}: this server is a standby, and takes no message into its log",
+                    hint="write it on the primary; it arrives here with the log",
+                ) from None
+            raise
+    return lsn_number(found[1]) if found else 0
+
+
+def _json(data: dict[str, object]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _cut(place: str) -> Cut | None:
+    try:
+        return Cut(lsn_number(place))
+    except ValueError:
+        return None
