@@ -41,6 +41,7 @@ soak: java .venv/installed servers
 	$(PYTEST) -m soak -q
 
 bench: java .venv/installed
+	@.venv/bin/python -m uv sync --quiet --frozen --inexact --group peers --python .venv/bin/python
 	@for each in $$(grep -l __main__ bench/*.py); do echo "== $$each"; .venv/bin/python "$$each" || exit 1; done
 
 clean:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -27,11 +28,17 @@ def rewind(
     out: Output,
     flags: ProjectFlags,
     name: Name,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help="With --to snapshot: copy only these again.", show_default=False),
+    ] = None,
     *,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="VALUE|start|earliest|latest", help="Where the mark goes: rows after it are read."
+            "--to",
+            metavar="VALUE|start|earliest|latest|snapshot",
+            help="Where the mark goes: rows after it are read. snapshot: copy captured tables again.",
         ),
     ] = None,
     skip_gap: Annotated[
@@ -63,7 +70,9 @@ def rewind(
 
     if (to is None) is not skip_gap and not (rebuild and not skip_gap):
         raise InputError("rewind needs one target", hint="write --to VALUE, or --skip-gap")
-    to = SKIP_GAP if skip_gap else to
+    if tables and to != "snapshot":
+        raise InputError("tables are named where they are copied again", hint="write --to snapshot TABLE…")
+    to = SKIP_GAP if skip_gap else shlex.join([to, *(tables or ())]) if to == "snapshot" else to
     with opened_project(flags, out, [file] if file else []) as project:
         pipeline = pipeline_named(project, name, file)
         before = pipeline.progress()

@@ -1,0 +1,186 @@
+"""Changes straight from PostgreSQL's slot into Iceberg, against Debezium's embedded engine receiving them into nothing.
+
+    python bench/postgres_changes.py [--changes 1000000] [--rows 1000000] [--latency 30]
+
+Both read the same changes, from slots of their own, in one run on one machine. Debezium's time is from its first batch to
+its last; Headwater's is whole cycles of a warm engine, from the slot to committed tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+from captured_orders import change_orders, digest, make_orders
+
+from headwater.api import Pipeline, Project
+from headwater.config.loading import load_project
+from headwater.model.lsn_mark import LsnMark
+from headwater.services.postgres_server import running_postgres
+from headwater.sources.opening import open_source
+
+SINKS = {
+    "merge": "[iceberg: {table: 'lake.bench.{stream}_KIND', mode: merge}]",
+    "changes and merge": "[iceberg: {table: 'lake.bench.{stream}_KIND_log', mode: changes}, iceberg: {table: 'lake.bench.{stream}_KIND', mode: merge}]",
+}
+WARM_ROWS, WARM_CHANGES = 50_000, 100_000
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--changes", type=int, default=1_000_000)
+    arguments.add_argument("--rows", type=int, default=1_000_000)
+    arguments.add_argument("--latency", type=int, default=30, help="seconds of 500 changes a second; 0: none")
+    arguments.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
+    asked = arguments.parse_args()
+    with running_postgres({"max_wal_size": "16GB"}) as server, tempfile.TemporaryDirectory() as work:
+        folder, url = Path(work), server.url()
+        (folder / "headwater.yaml").write_text("spark: {memory: 3g}\n")
+        with Project(load_project(folder), folder) as project:
+            run(project, folder, url, asked)
+
+
+def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> None:
+    make_orders(url, "warm", WARM_ROWS)
+    make_orders(url, "orders", asked.rows)
+    pipelines = {kind: captured(project, folder, url, "orders", kind) for kind in SINKS}
+    warm = {kind: captured(project, folder, url, "warm", kind) for kind in SINKS}
+    for pipeline in warm.values():
+        caught_up(pipeline)
+    change_orders(url, "warm", WARM_ROWS, WARM_CHANGES, WARM_ROWS + 1)
+    for pipeline in warm.values():
+        caught_up(pipeline)
+    for kind, pipeline in pipelines.items():
+        seconds = caught_up(pipeline)
+        print(f"first copy of {asked.rows:,} rows, {kind}: {seconds:.2f} s, {asked.rows / seconds:,.0f} rows/s", flush=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE PUBLICATION peer FOR TABLE orders")
+        connection.execute("SELECT pg_create_logical_replication_slot('peer', 'pgoutput')")
+    began = time.monotonic()
+    change_orders(url, "orders", asked.rows, asked.changes, asked.rows + 1)
+    print(f"{asked.changes:,} changes written in {time.monotonic() - began:.1f} s", flush=True)
+    rates = {"reading and decoding": asked.changes / decoding(pipelines["merge"])}
+    for kind, pipeline in pipelines.items():
+        seconds = caught_up(pipeline)
+        rates[kind] = asked.changes / seconds
+        name = f"lake.bench.public_orders_{word(kind)}"
+        found = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()  # noqa: S608
+        assert tuple(found) == digest(url, "orders"), (tuple(found), digest(url, "orders"))
+    peer = debezium(url, asked.changes, folder) if asked.peer else None
+    for what, rate in rates.items():
+        against = f"   {rate / peer:5.1f} × Debezium" if peer else ""
+        print(f"{what:<22} {rate:>10,.0f} changes/s{against}")
+    if peer:
+        print(f"{'Debezium, into nothing':<22} {peer:>10,.0f} changes/s")
+    quiet(pipelines["merge"])
+    if asked.latency:
+        latency(pipelines["merge"], url, asked.latency)
+
+
+def captured(project: Project, folder: Path, url: str, table: str, kind: str) -> Pipeline:
+    name = f"{table}_{word(kind)}"
+    sinks = SINKS[kind].replace("KIND", word(kind))
+    (folder / f"{name}.yaml").write_text(
+        f"pipeline: {name}\nsource:\n  postgres: {{url: '{url}', tables: [public.{table}], slot: {name}, window: 4GB}}\nsinks: {sinks}\n"
+    )
+    return project.pipelines([folder / f"{name}.yaml"])[0]
+
+
+def word(kind: str) -> str:
+    return kind.replace(" ", "_")
+
+
+def caught_up(pipeline: Pipeline) -> float:
+    """Seconds until nothing is new; each cycle is printed."""
+    began = time.monotonic()
+    while True:
+        result = pipeline.run_once()
+        if result.error:
+            raise result.error
+        if result.outcome == "nothing new":
+            return time.monotonic() - began
+        shares = ", ".join(f"{landing.sink} {landing.seconds:.2f} s" for landing in result.landings)
+        print(f"    {pipeline.name}: {sum(x.rows for x in result.landings):,} rows in {result.seconds:.2f} s ({shares})", flush=True)
+
+
+def decoding(pipeline: Pipeline) -> float:
+    """Seconds to read the slot and decode it into typed Arrow, in this process, without landing it."""
+    source = open_source(pipeline.settings.source, pipeline.folder, 2)
+    began = time.monotonic()
+    plan = source.plan(pipeline.progress().mark)
+    seconds = time.monotonic() - began
+    print(f"    read and decoded {sum(stream.rows or 0 for stream in plan.streams):,} changes in {seconds:.2f} s", flush=True)
+    source.close()
+    return seconds
+
+
+def debezium(url: str, changes: int, folder: Path) -> float:
+    port = url.rpartition(":")[2].partition("/")[0]
+    command = [sys.executable, str(Path(__file__).with_name("debezium_receiver.py")), "127.0.0.1", port, "peer", "peer"]
+    made = subprocess.run([*command, str(changes * 99 // 100), str(folder)], capture_output=True, text=True, check=True)  # noqa: S603
+    said = json.loads(made.stdout.strip().splitlines()[-1])
+    print(f"    Debezium: {said['count']:,} events in {said['seconds']:.1f} s", flush=True)
+    return float(said["rate"])
+
+
+def quiet(pipeline: Pipeline) -> None:
+    """A poll that finds nothing, in a running engine."""
+    source = open_source(pipeline.settings.source, pipeline.folder, 2)
+    mark, taken = pipeline.progress().mark, []
+    for _ in range(50):
+        began = time.monotonic()
+        assert source.plan(mark).window is None
+        taken.append(time.monotonic() - began)
+    source.close()
+    print(f"a quiet poll: median {sorted(taken)[25] * 1000:.1f} ms, worst {max(taken) * 1000:.1f} ms (below 50)")
+
+
+def latency(pipeline: Pipeline, url: str, seconds: int) -> None:
+    """From commit to a row that can be queried, at 500 changes a second, ten to a transaction."""
+    commits: list[float] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            number, due = 0, time.monotonic()
+            while not stop.is_set():
+                connection.execute(
+                    "UPDATE orders SET amount = amount + 1 WHERE id = ANY(ARRAY(SELECT 1 + (%s + n) * 7 %% 900000 FROM generate_series(0, 9) AS n))",
+                    [number * 10],
+                )
+                commits.append(time.time())
+                number, due = number + 1, due + 0.02
+                stop.wait(max(due - time.monotonic(), 0))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    began, taken, cycles, seen = time.monotonic(), [], [], 0
+    while time.monotonic() - began < seconds:
+        result = pipeline.run_once()
+        if result.error:
+            raise result.error
+        landed, mark = time.time(), pipeline.progress().mark
+        assert isinstance(mark, LsnMark) and mark.commit
+        upto = mark.commit.time / 1e6
+        cycles.append(result.seconds)
+        while seen < len(commits) and commits[seen] <= upto + 0.001:
+            taken.append(landed - commits[seen])
+            seen += 1
+    stop.set()
+    writer.join()
+    usual = sorted(taken[len(taken) // 10 :])
+    print(
+        f"latency at 500 changes/s: p50 {usual[len(usual) // 2]:.2f} s, p99 {usual[len(usual) * 99 // 100]:.2f} s; "
+        f"a cycle takes {sorted(cycles)[len(cycles) // 2]:.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
