@@ -54,6 +54,11 @@ def database(postgres_url: str) -> Iterator[str]:
         for (gid,) in admin.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s", [name]).fetchall():
             with psycopg.connect(postgres_url.rsplit("/", 1)[0] + f"/{name}", autocommit=True) as own:
                 own.execute(f"ROLLBACK PREPARED '{gid}'")
+        # A slot of the database, which a test that broke off may have left, keeps it from being dropped.
+        admin.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [name])
+        left = "SELECT slot_name FROM pg_replication_slots WHERE database = %s AND NOT active"
+        for (slot,) in admin.execute(left, [name]).fetchall():
+            admin.execute("SELECT pg_drop_replication_slot(%s)", [slot])
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 

@@ -41,7 +41,13 @@ def open_source(settings: SourceSettings, folder: Path, cores: int, around: Surr
         return ReadTopics(settings.kafka, folder, cores)
     if settings.objects is not None:
         return _open_objects(settings.objects, folder, around)
-    raise InputError("the pipeline has no source", hint="write source: {sql: …}, {kafka: …} or {objects: …}")
+    if settings.postgres is not None:
+        from headwater.sources.postgres.source import CapturedPostgres  # noqa: PLC0415 - other sources need none of it
+
+        return CapturedPostgres(settings.postgres, cores)
+    raise InputError(
+        "the pipeline has no source", hint="write source: {sql: …}, {kafka: …}, {objects: …} or {postgres: …}"
+    )
 
 
 def _open_objects(settings: ObjectsSource, folder: Path, around: Surroundings) -> Source:

@@ -81,6 +81,11 @@ class PostgresSession:
             return found
 
     @property
+    def connection(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """For those who ask many things at once; errors are theirs to translate."""
+        return self._connected()
+
+    @property
     def server_version(self) -> int:
         """As PostgreSQL counts: 180001 is 18.1."""
         return self._connected().info.server_version

@@ -105,6 +105,13 @@ def ask_tables(connection: Connection, tables: Sequence[str]) -> Sequence[Table]
         return _tables(connection, chosen(_listed(connection), tables, ()), role_oid)
 
 
+def ask_numbered(connection: Connection, oids: Sequence[int]) -> Sequence[Table]:
+    """The same for tables that are known by their numbers."""
+    with one_view(connection):
+        _, role_oid = _role(connection, None)
+        return _tables(connection, oids, role_oid)
+
+
 @contextmanager
 def one_view(connection: Connection) -> Iterator[None]:
     """All that is read in the block agrees. Writes nothing."""
