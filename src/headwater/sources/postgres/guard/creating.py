@@ -97,7 +97,9 @@ def _refused(session: PostgresSession, name: str, error: psycopg.Error, waited: 
         )
     if state == "57014":
         return SourceUnreachable(
-            f"{session.address}: the slot {name} was not ready after {waited:g} s: transactions that were open did not end",
-            hint="end the oldest (SELECT pid, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY 2)",
+            f"{session.address}: the slot {name} was not ready after {waited:g} s: transactions that were open did not end, "
+            "or the primary of this standby wrote nothing",
+            hint="end the oldest (SELECT pid, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY 2); "
+            "for a standby: SELECT pg_log_standby_snapshot() on its primary",
         )
     return None

@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-import psycopg
-
 from headwater.model.errors import InputError
 from headwater.model.label import check_label, label_problem
 from headwater.model.lsn import lsn_number, lsn_text
-from headwater.sources.sql.postgres_session import PostgresSession, translated
+from headwater.sources.sql.postgres_session import PostgresSession
 
 PREFIX = "headwater"
 
 _LONGEST = 4096
 # A label that was promised must survive a crash of the server, whatever the role's default is.
-_EMIT = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, %s, %s::bytea)::text"
-_READ_ONLY = ("25006", "55000")  # a standby
+_EMIT = """
+SELECT set_config('synchronous_commit', 'on', true),
+    CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_logical_emit_message(true, %s, %s::bytea)::text END"""
 
 
 @dataclass(frozen=True)
@@ -81,17 +80,13 @@ def parse_note(prefix: str, content: bytes) -> Note | None:
 
 def emit(session: PostgresSession, note: bytes) -> int:
     """Write it into the log, durably; give its place. The transaction that holds it ends a little behind that."""
-    with translated(session.address):
-        try:
-            found = session.connection.execute(_EMIT, [PREFIX, note]).fetchone()
-        except psycopg.Error as error:
-            if error.sqlstate in _READ_ONLY:
-                raise InputError(
-                    f"{session.address}: this server is a standby, and takes no message into its log",
-                    hint="write it on the primary; it arrives here with the log",
-                ) from None
-            raise
-    return lsn_number(found[1]) if found else 0
+    ((_, place),) = session.fetch(_EMIT, [PREFIX, note])
+    if place is None:
+        raise InputError(
+            f"{session.address}: this server is a standby, and takes no message into its log",
+            hint="write it on the primary; it arrives here with the log",
+        )
+    return lsn_number(place)
 
 
 def _json(data: dict[str, object]) -> bytes:

@@ -126,7 +126,7 @@ def _lost(slot: SlotState, server: ServerState, mark: LsnMark | None) -> SourceC
 def _skipped(slot: SlotState, mark: LsnMark) -> SourceChanged | None:
     """Somebody read on, or the slot was dropped and made again: either way it begins behind the mark.
 
-    A slot that was made again while nothing was written begins at the mark, and nothing is missing.
+    A new slot always does: making it writes into the log.
     """
     if slot.confirmed is None or slot.confirmed <= mark.lsn:
         return None

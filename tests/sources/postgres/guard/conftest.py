@@ -1,0 +1,30 @@
+"""Servers of these tests' own: what is done to them would disturb others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headwater.services.postgres_server import THROW_AWAY, Postgres
+from headwater.services.service import Service, running
+from tests.sources.postgres.guard.guarded import Guarded
+
+OPTIONS = {**THROW_AWAY, "max_slot_wal_keep_size": "64MB"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A server that keeps little of its log."""
+    folder: Path = tmp_path_factory.mktemp("guarded")
+    with running(Postgres(OPTIONS), folder) as service:
+        yield service
+    service.remove()
+
+
+@pytest.fixture
+def guarded(server: Service) -> Iterator[Guarded]:
+    made = Guarded.build(server.address["url"])
+    yield made
+    made.remove()

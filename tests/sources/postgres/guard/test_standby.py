@@ -1,0 +1,184 @@
+"""Slots on standbys, failover to them, and marks on branches of the log that died."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from headwater.model.errors import InputError, SourceChanged
+from headwater.model.lsn import lsn_number
+from headwater.model.lsn_mark import LsnMark
+from headwater.model.secret import Secret
+from headwater.services.child_process import Launch, as_user
+from headwater.services.postgres_server import Postgres
+from headwater.services.service import Say, Service, running
+from headwater.sources.postgres.guard.acting import advance
+from headwater.sources.postgres.guard.creating import create_slot
+from headwater.sources.postgres.guard.judging import Verdict
+from headwater.sources.postgres.guard.notes import emit, label_note
+from headwater.sources.postgres.guard.slot_state import look
+from headwater.sources.postgres.guard.timelines import parse_history
+from headwater.sources.sql.postgres_session import PostgresSession
+from tests.conftest import wait_until
+from tests.sources.postgres.guard.conftest import OPTIONS
+from tests.sources.postgres.guard.guarded import Guarded
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
+
+
+@dataclass(frozen=True)
+class Standby(Postgres):
+    """A server that begins as a copy of another, and follows it."""
+
+    primary: str = ""
+
+    def prepare(self, folder: Path, ports: Mapping[str, int], say: Say) -> Launch:
+        launch = super().prepare(folder, ports, say)
+        binaries, data = Path(launch.command[0]).parent, Path(launch.command[2])
+        if not (data / "standby.signal").exists() and not (data / "followed").exists():
+            subprocess.run(["rm", "-rf", data], check=True)
+            subprocess.run(
+                [binaries / "pg_basebackup", "-D", data, "-d", self.primary, "-R", "-X", "stream", "-c", "fast"],
+                check=True, cwd="/", env={**os.environ, **launch.environment}, **as_user(launch.user),
+            )  # fmt: skip
+            (data / "followed").touch()
+        return launch
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary with a slot, its standby, and the same pipeline on both."""
+
+    primary: Service
+    standby: Service
+    ours: Guarded
+    there: Guarded
+
+    def replayed(self) -> None:
+        """Return when the standby has everything."""
+        ((end,),) = self.ours.run("SELECT pg_current_wal_lsn()::text")
+        wait_until(lambda: look(self.there.session, self.there.slot).server.lsn >= lsn_number(end))
+
+    def promote(self) -> None:
+        self.there.run("SELECT pg_promote(true)")
+        wait_until(lambda: not look(self.there.session, self.there.slot).server.standby)
+
+
+@contextmanager
+def pair(folder: Path) -> Iterator[Pair]:
+    with running(Postgres(OPTIONS), folder / "primary") as primary:
+        ours = Guarded.build(primary.address["url"])
+        ours.run("SELECT pg_create_physical_replication_slot('follows')")
+        follows = {
+            "hot_standby_feedback": "on",
+            "sync_replication_slots": "on",
+            "primary_slot_name": "follows",
+            "primary_conninfo": ours.url,
+        }
+        recipe = Standby({**OPTIONS, **follows}, primary=primary.address["url"])
+        with running(recipe, folder / "standby") as standby:
+            there = Guarded(f"{standby.address['url'].rpartition('/')[0]}/{ours.slot}", ours.slot)
+            yield Pair(primary, standby, ours, there)
+            there.session.close()
+        ours.session.close()
+    for service in (primary, standby):
+        service.remove()
+
+
+def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_path: Path):
+    with pair(tmp_path) as both:
+        there, ours = both.there, both.ours
+        with pytest.raises(InputError, match="cannot itself be carried over"):
+            create_slot(there.session, there.slot, failover=True)
+
+        warned: list[str] = []
+        made: list[int] = []
+        creating = PostgresSession(Secret(there.url))
+        waiting = threading.Thread(
+            target=lambda: made.append(create_slot(creating, there.slot, warn=warned.append, wait_seconds=60))
+        )
+        waiting.start()
+        wait_until(lambda: bool(warned))
+        assert "pg_log_standby_snapshot() there" in warned[0]
+        while waiting.is_alive():
+            ours.run("SELECT pg_log_standby_snapshot()")
+            waiting.join(0.2)
+        creating.close()
+
+        server = look(there.session, there.slot).server
+        assert (server.standby, server.timeline) == (True, 1)
+        assert server.cluster == look(ours.session, ours.slot).server.cluster
+        ours.insert()
+        both.replayed()
+        begun = replace(ours_mark(there), lsn=there.peeked_to())
+        advance(there.session, there.slot, begun.lsn)
+        assert there.judge(begun) == Verdict()
+        with pytest.raises(InputError, match="takes no message"):
+            emit(there.session, label_note("a"))
+
+        both.replayed()
+        both.primary.stop()
+        both.promote()
+        there.insert()
+        there.grow(1)
+        found = there.look(begun)
+        assert (found.server.timeline, found.server.standby) == (2, False)
+        assert set(found.server.timelines_left) == {1}
+        assert there.judge(begun).error is None, "everything that had landed is in the new history"
+        # As if the former primary had gone on, and somebody had read it there.
+        beyond = replace(begun, lsn=found.server.timelines_left[1] + 1)
+        error = there.judge(beyond).error
+        assert isinstance(error, SourceChanged)
+        assert "timeline 1, on which the mark was taken" in error.message
+        later = replace(begun, timeline=2, lsn=found.server.lsn)
+        both.primary.start()
+        ours.session.ping()
+        error = ours.judge(later).error
+        assert isinstance(error, SourceChanged)
+        assert "a former primary" in error.message
+
+
+def ours_mark(guarded: Guarded) -> LsnMark:
+    server = look(guarded.session, guarded.slot).server
+    return LsnMark(0, server.cluster, server.timeline, guarded.slot)
+
+
+def test_a_failover_slot_lives_on_at_the_promoted_standby(tmp_path: Path):
+    """PostgreSQL 17 and newer."""
+    with pair(tmp_path) as both:
+        there, ours = both.there, both.ours
+        create_slot(ours.session, ours.slot, failover=True)
+        mark = ours_mark(ours)
+        assert look(ours.session, ours.slot).slot.failover
+
+        def synchronised() -> bool:
+            nonlocal mark
+            ours.run("SELECT pg_log_standby_snapshot()")
+            ours.insert()
+            mark = replace(mark, lsn=advance(ours.session, ours.slot, ours.peeked_to()))
+            both.replayed()
+            slot = look(there.session, there.slot).slot
+            return slot is not None and slot.synced and not slot.temporary
+
+        wait_until(synchronised, 60)
+        error = there.judge(mark).error
+        assert isinstance(error, InputError)
+        assert "keeps a copy" in error.message
+        ours.insert()
+        both.replayed()
+        both.primary.stop()
+        both.promote()
+        assert there.judge(mark).error is None
+        assert there.peeked_to() > mark.lsn, "the change that had not landed is still there"
+
+
+def test_the_history_of_timelines_is_read():
+    text = "1\t0/3000148\tno recovery target specified\n\n# restored\n2\t1/A0\tbefore 2026-03-02\n"
+    assert parse_history(text) == {1: 0x3000148, 2: 0x1_0000_00A0}
