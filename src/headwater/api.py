@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from headwater.engine.rebuild import Rebuilt
     from headwater.engine.reject_shelf import KeptReject
     from headwater.engine.replay import Replayed
+    from headwater.engine.verify.report import Verified
+    from headwater.engine.verify.verifying import VerifyOrder
 
 
 def whoami() -> str:
@@ -245,6 +247,20 @@ class Pipeline:
         parts = self.parts()
         try:
             return replay(parts, rejects)
+        finally:
+            parts.close()
+
+    def verify(self, order: VerifyOrder | None = None, *, repair: Callable[[Verified], bool] | None = None) -> Verified:
+        """Compare the pipeline's tables with its source, row for row, while both go on.
+
+        `repair` is shown what differs and says whether it is read again and landed.
+        """
+        from headwater.engine.verify.verifying import VerifyOrder, verify  # noqa: PLC0415 - a cycle needs none of it
+
+        parts = self.parts()
+        try:
+            with self._source() as source:
+                return verify(parts, source, order or VerifyOrder(), repair)
         finally:
             parts.close()
 

@@ -23,6 +23,7 @@ from headwater.cli.schema import schema
 from headwater.cli.sql import sql
 from headwater.cli.stack import stack
 from headwater.cli.status import history, marks, status
+from headwater.cli.verify import verify
 
 _FIRST_STEPS = """\
 Headwater keeps an Apache Iceberg lakehouse in step with operational systems.
@@ -74,7 +75,7 @@ def demo(
     run_demo(folder, out)
 
 
-for _function in (demo, run, plan, check, status, history, marks, rewind, sql, stack, jars, schema, doctor):
+for _function in (demo, run, plan, check, status, history, marks, rewind, verify, sql, stack, jars, schema, doctor):
     app.command(_function.__name__)(with_common_flags(_function))
 
 

@@ -62,6 +62,9 @@ class Meeting(Protocol):
     def standing(self, mark: Mark | None) -> Standing:
         """Where a mark of the pipeline stands. `before`: cycles have to bring it on, ours or another process's."""
 
+    def streams(self, mark: Mark) -> Sequence[str]:
+        """The streams that have landed up to a mark; their tables are looked at before `compared` is asked. Cheap."""
+
     def beyond(self, end: str) -> bool:
         """Whether a landing is behind the meeting, by the end of its window as its snapshot says it.
 

@@ -16,7 +16,7 @@ from headwater.model.landing import Landing
 from headwater.model.marks import Json, Mark, mark_from_json, same_kind
 from headwater.model.window import Window
 
-EntryKind = Literal["landed", "failed", "rewound", "abandoned"]
+EntryKind = Literal["landed", "failed", "rewound", "abandoned", "repaired"]
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,10 @@ class JdbcDatabase:
     def address(self) -> str:
         return self._session.address.shown
 
+    @property
+    def shares_views(self) -> bool:
+        return False
+
     def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:  # noqa: ARG002 - there is no cheap way to know
         self._session.ping()
         return False

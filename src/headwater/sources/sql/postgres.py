@@ -49,6 +49,10 @@ class PostgresDatabase:
     def address(self) -> str:
         return self._session.address
 
+    @property
+    def shares_views(self) -> bool:
+        return True
+
     def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
         """The same snapshot again shows the same rows."""
         self._session.ping()

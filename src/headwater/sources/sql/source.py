@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from headwater.config.sql_source import SqlSource
+from headwater.model.comparing import Again, Meeting
 from headwater.model.errors import SourceChanged, UnknownName
 from headwater.model.marks import ColumnMark, Mark, StreamsMark
 from headwater.model.rejects import Reject
@@ -23,6 +25,9 @@ from headwater.sources.sql.position import marks_at
 from headwater.sources.sql.relation import Relation
 from headwater.sources.sql.start import first_value
 from headwater.sources.sql.view import Database, Limits, NumbersTransactions, Outcome, ReadBySpark, Stream, View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BY_SNAPSHOT = ("bounded", "scan")  # the ways that need PostgreSQL's transaction numbers
 
@@ -120,6 +125,49 @@ class PolledSql:
             yield [rows for rows in found if rows is not None]
         finally:
             self._end_view()
+
+    @contextmanager
+    def meet(self) -> Iterator[Meeting]:
+        """Anywhere: a mark says which rows it has done, in any view."""
+        from headwater.sources.sql.comparing import PolledMeeting, check_start  # noqa: PLC0415 - a cycle compares nothing
+
+        check_start(self._settings)
+        self._end_view()
+        try:
+            database = self._database
+            yield PolledMeeting(
+                self._settings, self._limits, self._by_stream, self._look_at, database.planned, database.shares_views
+            )
+        finally:
+            self._end_view()
+
+    @contextmanager
+    def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[Again]]:
+        """By their keys, in one view; see `reading_again`."""
+        from headwater.sources.sql.comparing import PolledStream  # noqa: PLC0415 - as above
+        from headwater.sources.sql.reading_again import read_again  # noqa: PLC0415
+
+        self._end_view()
+        try:
+            relations, marks, view = self._look_at(mark)
+            found = [
+                read_again(
+                    PolledStream(relation, self._settings, self._limits, marks[relation.stream], view, one_view=True),
+                    keys[relation.stream],
+                )
+                for relation in relations
+                if relation.stream in keys and relation.stream in marks
+            ]
+            self._database.planned()
+            yield found
+        finally:
+            self._end_view()
+
+    def _look_at(self, mark: Mark) -> tuple[Sequence[Relation], Mapping[str, ColumnMark], View]:
+        """What is read of the database with a mark that was reached before."""
+        marks = self._by_stream(mark)
+        relations = self._relations(marks)
+        return relations, marks, self._database.look_again(marks)
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `latest`, a value, or `stream=value[,stream=value]`."""

@@ -40,6 +40,10 @@ class SqliteDatabase:
     def address(self) -> str:
         return f"sqlite:///{self._file.path}"
 
+    @property
+    def shares_views(self) -> bool:
+        return False
+
     def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
         """SQLite counts the changes that others make to the file; ours are none."""
         version = self._file.data_version()

@@ -77,6 +77,10 @@ class Database(Protocol):
     def address(self) -> str:
         """Without secrets (G11)."""
 
+    @property
+    def shares_views(self) -> bool:
+        """Whether executors read in the view that they were given a split of, and not each in its own."""
+
     def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
         """Whether nothing at all can be new since these marks. Cheap; False when that is not known."""
 

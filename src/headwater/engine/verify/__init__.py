@@ -1,0 +1,1 @@
+"""Source and table compared at one position, and what differs read again."""
