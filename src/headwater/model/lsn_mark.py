@@ -95,6 +95,7 @@ class LsnMark(Mark):
     commit: CommitSeen | None = None
     tables: Mapping[str, TableSeen] = field(default_factory=dict)  # stream → what is known of it
     labels: tuple[str, ...] = ()  # that stand right here in the log
+    cut: int = 0  # the last place where a window ended because somebody compares there
 
     def join(self, other: LsnMark) -> LsnMark:
         return max(self, other, key=LsnMark._preference)
@@ -124,6 +125,8 @@ class LsnMark(Mark):
         }
         if self.commit:
             data["commit"] = self.commit.to_json()
+        if self.cut:
+            data["cut"] = lsn_text(self.cut)
         return {**data, "labels": list(self.labels)} if self.labels else data
 
     @classmethod
@@ -138,6 +141,7 @@ class LsnMark(Mark):
             commit=CommitSeen.from_json(data["commit"]) if "commit" in data else None,
             tables={stream: TableSeen.from_json(table) for stream, table in data["tables"].items()},
             labels=tuple(data.get("labels", ())),
+            cut=lsn_number(data["cut"]) if "cut" in data else 0,
         )
 
     def __hash__(self) -> int:

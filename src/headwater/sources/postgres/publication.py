@@ -7,6 +7,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlglot import parse_one
+from sqlglot.errors import ParseError
+from sqlglot.expressions import Column
+
 from headwater.config.postgres_source import PostgresSource
 from headwater.model.errors import InputError
 from headwater.sources.postgres.catalog import CatalogTable
@@ -22,7 +26,7 @@ SELECT p.oid::bigint, p.puballtables, p.pubinsert AND p.pubupdate AND p.pubdelet
 _TABLES = """
 SELECT r.prrelid::bigint, r.oid::bigint,
     ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = r.prrelid
-        AND a.attnum = ANY(string_to_array(to_jsonb(r) ->> 'prattrs', ' ')::int2[]) ORDER BY a.attnum)
+        AND to_jsonb(r) -> 'prattrs' @> to_jsonb(a.attnum) ORDER BY a.attnum)
 FROM pg_publication_rel r WHERE r.prpubid = %s::bigint::oid"""
 _SCHEMAS = """
 SELECT c.oid::bigint FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
@@ -135,13 +139,38 @@ def _refuse_what_it_cannot(settings: PostgresSource, tables: Sequence[CatalogTab
                 f"{setting}: {unknown[0]} is none of the tables that are captured", hint="write it as `tables` finds it"
             )
     for table in tables:
-        left = sorted(set(table.key) - set(settings.columns.get(table.stream, table.key)))
-        if left:
-            raise InputError(
-                f"{table.stream}: the columns leave out {left[0]!r}, which is in the key", hint="add it to columns"
-            )
+        _refuse_table(table, settings.columns.get(table.stream), settings.where.get(table.stream))
     if there.all_tables and (settings.columns or settings.where):
         raise InputError(
             f"publication {settings.publication_name} publishes all tables whole: columns and where have no place there",
             hint="name another publication, which will be created",
         )
+
+
+def _refuse_table(table: CatalogTable, columns: Sequence[str] | None, where: str | None) -> None:
+    """What PostgreSQL would only refuse later, when an application updates or deletes a row."""
+    named = {column.name for column in table.layout.columns if column.in_identity}
+    left = sorted(set(table.key if table.layout.identity != "f" else named) - set(columns or named))
+    if left:
+        raise InputError(
+            f"{table.stream}: columns leaves out {left[0]!r}, by which PostgreSQL names the row of an update or delete",
+            hint="add it to columns"
+            if table.layout.identity != "f"
+            else "with REPLICA IDENTITY FULL every column is needed",
+        )
+    unnamed = sorted(_columns_in(table.stream, where) - named) if where else []
+    if unnamed:
+        raise InputError(
+            f"{table.stream}: where uses {unnamed[0]!r}, which is not in the replica identity: UPDATE and DELETE would fail "
+            "in your application; nothing was changed",
+            hint=f"ALTER TABLE {_name(table)} REPLICA IDENTITY FULL, or filter in a transform",
+        )
+
+
+def _columns_in(stream: str, where: str) -> set[str]:
+    try:
+        return {column.name for column in parse_one(where, dialect="postgres").find_all(Column)}
+    except ParseError as error:
+        raise InputError(
+            f"{stream}: where cannot be read as SQL: {error}", hint="write a condition, as after WHERE"
+        ) from None

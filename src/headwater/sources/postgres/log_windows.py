@@ -1,0 +1,238 @@
+"""Windows of the log: what the slot holds beyond a mark, peeked and decoded at once, kept until it has landed.
+
+A peek leaves the slot as it is, and gives the same bytes again. So the window's end is known by reading it, and a
+process that comes later reads exactly the same window from its two marks (G5).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psycopg
+
+from headwater.config.postgres_source import PostgresSource
+from headwater.model.errors import SourceChanged
+from headwater.model.lsn import lsn_text
+from headwater.model.lsn_mark import CommitSeen, LsnMark, TableSeen
+from headwater.model.rows import Rows
+from headwater.model.secret import masked
+from headwater.sources.postgres.change_schema import ARRIVAL, EVENT_KEY, stream_schema
+from headwater.sources.postgres.evolving import homes, learned
+from headwater.sources.postgres.guard.notes import Cut, Label, parse_note
+from headwater.sources.postgres.kinds import Kinds
+from headwater.sources.postgres.log.layout import Layout
+from headwater.sources.postgres.log.peeking import Peek
+from headwater.sources.postgres.log.reading import LogMessage, LogRead, Segment, TableOrder, read_log
+from headwater.sources.postgres.log.splits import cut
+from headwater.sources.split_rows import ArrowChangeRows
+from headwater.sources.sql.postgres_session import translated
+
+_SPLIT_ROWS = 200_000  # with fewer a second task costs more than it saves
+
+Tables = Mapping[str, TableSeen]
+
+
+@dataclass(frozen=True)
+class LogWindow:
+    """Everything up to `end`, decoded, waiting to be landed."""
+
+    end: LsnMark
+    segments: tuple[Segment, ...]
+    more: bool = False  # the log goes on behind it
+    warnings: tuple[str, ...] = ()
+
+    def rows_of(self, stream: str) -> int:
+        return sum(segment.rows for segment in self.segments if segment.stream == stream)
+
+
+class LogWindows:
+    """Reads the slot of one pipeline. What is decoded lies in a folder of this machine, until the next window."""
+
+    def __init__(self, settings: PostgresSource, kinds: Kinds, cores: int) -> None:
+        self._settings, self._kinds, self._cores = settings, kinds, cores
+        self._home = tempfile.TemporaryDirectory(prefix="headwater-log-", ignore_cleanup_errors=True)
+        self._folder = Path(self._home.name) / "window"
+
+    def close(self) -> None:
+        self._home.cleanup()
+
+    def following(self, start: LsnMark, tables: Tables, flushed: int) -> LogWindow | None:
+        """What lies after the mark, up to about as much as settings allow; None: nothing.
+
+        `tables` are the mark's, with what the catalog knows of them; the log is written up to `flushed`.
+        """
+        size = self._settings.window
+        upto = _before(start.lsn + size, flushed)
+        found = self._read(start, start.tables, upto)
+        while upto is not None and not _brings(found, start):
+            size *= 2  # transactions come whole: one that commits far behind is waited for
+            upto = _before(start.lsn + size, flushed)
+            found = self._read(start, start.tables, upto)
+        if not _brings(found, start):
+            return None
+        place = _cut_before(found, start)
+        if place is not None:
+            found = self._read(start, start.tables, place)
+            window = self._of_one_key(start, tables, found, place, more=True)
+            return replace(window, end=replace(window.end, cut=place)) if window.end.lsn == place else window
+        return self._of_one_key(start, tables, found, None, more=upto is not None)
+
+    def again(self, start: LsnMark, end: LsnMark) -> LogWindow:
+        """A window that was planned before, perhaps by another process. Raises SourceChanged where the log is another."""
+        keyed = _with_keys(start.tables, {stream: table.key for stream, table in end.tables.items()})
+        found = self._read(start, keyed, end.lsn)
+        last = _seen(found)
+        if end.commit not in (None, start.commit, last):
+            raise SourceChanged(
+                f"slot {self._settings.slot}: the unfinished window ends with the transaction at "
+                f"{lsn_text(end.commit.lsn)}, and the log there is another one now",
+                hint="copy the tables again: headwater rewind NAME --to snapshot",
+            )
+        return LogWindow(end, _of_these_keys(found, keyed))
+
+    def rows(self, window: LogWindow) -> Sequence[Rows]:
+        """One per stream that has any."""
+        streams: dict[str, list[Segment]] = {}
+        for segment in window.segments:
+            if segment.rows or segment.rejects:
+                streams.setdefault(segment.stream, []).append(segment)
+        tables = window.end.tables
+        return [self._stream_rows(stream, tables[stream], found) for stream, found in sorted(streams.items())]
+
+    def _stream_rows(self, stream: str, table: TableSeen, segments: Sequence[Segment]) -> Rows:
+        schema = stream_schema(table)
+        total = sum(segment.rows for segment in segments)
+        parts = min(2 * self._cores, max(1, total // _SPLIT_ROWS))
+        splits = [
+            split
+            for segment in segments
+            for split in cut(
+                segment,
+                max(1, round(parts * segment.rows / max(total, 1))),
+                homes(table.columns, segment.layout, segment.kinds),
+                schema,
+            )
+        ]
+        return ArrowChangeRows(
+            stream=stream,
+            schema=schema,
+            key=table.key,
+            order=(),
+            splits=tuple(splits),
+            table_columns=tuple(table.columns),
+            event_key=EVENT_KEY,
+            arrival=ARRIVAL,
+        )
+
+    def _of_one_key(
+        self, start: LsnMark, tables: Tables, found: LogRead, place: int | None, *, more: bool
+    ) -> LogWindow:
+        """A window has one key per stream: where a table's key changes, another window begins."""
+        changed = next((one for one in found.segments if not _has_key(one, start.tables)), None)
+        if changed is None:
+            return LogWindow(self._end(start, tables, found, place), found.segments, more)
+        if found.first_new is not None and found.first_new.lsn < changed.first:
+            before = self._read(start, start.tables, changed.first)
+            return LogWindow(self._end(start, tables, before, changed.first), before.segments, more=True)
+        key = _identity(changed.layout)
+        keyed = _with_keys(start.tables, {changed.stream: key})
+        found = self._read(start, keyed, found.last.end if found.last else None)
+        stale = replace(tables[changed.stream], key=key, stale=f"its key is ({', '.join(key)}) now")
+        # Changes by the former key in the same transaction have no place here: the copy that follows holds what they did.
+        found = replace(found, segments=_of_these_keys(found, keyed))
+        end = self._end(start, {**tables, changed.stream: stale}, found, place)
+        return LogWindow(end, found.segments, more=True, warnings=(f"{changed.stream}: {stale.stale}",))
+
+    def _end(self, start: LsnMark, tables: Tables, found: LogRead, place: int | None) -> LsnMark:
+        """The mark behind what was read; with a `place` everything before it has been."""
+        seen = {stream: replace(table, landed=None) for stream, table in tables.items()}
+        refuses = self._settings.type_changes == "refuse"
+        for segment in found.segments:
+            known = seen[segment.stream]
+            seen[segment.stream] = learned(known, segment.stream, segment.layout, segment.kinds, refuses=refuses)
+        last = _seen(found)
+        new = last is not None and last.lsn >= start.lsn
+        lsn = max(start.lsn, found.last.end if found.last and new else 0, place or 0)
+        labels = tuple(note.text for note in map(_note, found.notes) if isinstance(note, Label))
+        return replace(
+            start,
+            lsn=lsn,
+            turn=start.turn if lsn > start.lsn else start.turn + 1,
+            commit=last if new else start.commit,
+            tables=seen,
+            labels=labels,
+        )
+
+    def _read(self, start: LsnMark, tables: Tables, upto: int | None) -> LogRead:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        orders = {
+            table.oid: TableOrder(stream, table.copied, start.lsn if table.landed is None else table.landed, table.key)
+            for stream, table in tables.items()
+            if table.copied_to is None
+        }
+        peek = Peek(self._settings.slot, self._settings.publication_name, upto, None)
+        with translated(masked(url := self._settings.url.reveal())):
+            connection = psycopg.connect(url, autocommit=True, client_encoding="UTF8", application_name="headwater")
+        with connection:
+            return read_log(
+                connection,
+                peek,
+                orders,
+                self._kinds_of(tables),
+                self._folder,
+                after=start.lsn,
+                era=start.place(0),
+                stop=lambda note: isinstance(_note(note), Label),
+            )
+
+    def _kinds_of(self, tables: Tables) -> Callable[[Layout], Sequence[str]]:
+        streams = {table.oid: stream for stream, table in tables.items()}
+        as_text = self._settings.as_text
+        return lambda layout: self._kinds.of(layout, as_text.get(streams.get(layout.oid, ""), ()))
+
+
+def _before(lsn: int, end: int) -> int | None:
+    """A place to stop at, if it lies before the end of the log."""
+    return lsn if lsn < end else None
+
+
+def _brings(found: LogRead, start: LsnMark) -> bool:
+    behind = any(table.landed is not None for table in start.tables.values())
+    return behind or found.first_new is not None
+
+
+def _seen(found: LogRead) -> CommitSeen | None:
+    return CommitSeen(found.last.lsn, found.last.transaction, found.last.time) if found.last else None
+
+
+def _note(message: LogMessage) -> Label | Cut | object:
+    return parse_note(message.prefix, message.content)
+
+
+def _cut_before(found: LogRead, start: LsnMark) -> int | None:
+    """The first place at which somebody asked for a window's end, and which was read past."""
+    asked = [note.lsn for note in map(_note, found.notes) if isinstance(note, Cut)]
+    return min((lsn for lsn in asked if start.lsn < lsn), default=None)
+
+
+def _has_key(segment: Segment, tables: Tables) -> bool:
+    """Whether its changes name rows by the key of its stream; a full image has every column."""
+    layout = segment.layout
+    return layout.identity not in ("d", "i") or set(_identity(layout)) == set(tables[segment.stream].key)
+
+
+def _identity(layout: Layout) -> tuple[str, ...]:
+    return tuple(column.name for column in layout.columns if column.in_identity)
+
+
+def _of_these_keys(found: LogRead, tables: Tables) -> tuple[Segment, ...]:
+    return tuple(segment for segment in found.segments if _has_key(segment, tables))
+
+
+def _with_keys(tables: Tables, keys: Mapping[str, tuple[str, ...]]) -> Tables:
+    return {stream: replace(table, key=keys[stream]) if stream in keys else table for stream, table in tables.items()}
