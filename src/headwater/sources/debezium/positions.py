@@ -48,7 +48,7 @@ def positions(connector: str, source: Source, reads: npt.NDArray[np.bool_]) -> t
     major, minor = _CONNECTORS[connector](source)
     bad = (major < 0) | (minor < 0) | (minor >= _MOST)
     major, minor = np.where(bad, 0, major), np.where(bad, 0, minor) * 2 + ~reads
-    return _decimals(major.astype(np.uint64), minor.astype(np.uint64)), bad
+    return packed(major.astype(np.uint64), minor.astype(np.uint64)), bad
 
 
 def known_connectors() -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def _filled(column: pa.Array, instead: int) -> Numbers:
     return np.asarray(column.fill_null(instead).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _decimals(major: npt.NDArray[np.uint64], minor: npt.NDArray[np.uint64]) -> pa.Array:
+def packed(major: npt.NDArray[np.uint64], minor: npt.NDArray[np.uint64]) -> pa.Array:
     """As `position`, in 128 bits: schoolbook multiplication by halves of words."""
     low_unit, high_unit = _UNIT & _LOW, _UNIT >> _HALF
     low, high = major & _LOW, major >> _HALF

@@ -21,7 +21,7 @@ _DAYS = (-719_162, 2_932_896)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 NOT_FINITE = "NaN or infinity"
 TOO_LONG = "with more digits than the type has"
-_OUTSIDE = "infinite, or outside the years 1 to 9999"
+OUTSIDE = "infinite, or outside the years 1 to 9999"
 # As ADBC spells them.
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -69,7 +69,7 @@ def _within(array: pa.Array, numbers: pa.Array, limits: tuple[int, int], positio
         return array, ()
     outside = pc.or_(pc.less(numbers, limits[0]), pc.greater(numbers, limits[1]))
     texts = {row: text_of(array, row, column) or "" for row in _rows(outside)}
-    return pc.if_else(outside, pa.scalar(None, array.type), array), (Unkept(position, _OUTSIDE, texts),)
+    return pc.if_else(outside, pa.scalar(None, array.type), array), (Unkept(position, OUTSIDE, texts),)
 
 
 def _decimals(array: pa.Array, position: int, target: pa.DataType) -> _Exact:
