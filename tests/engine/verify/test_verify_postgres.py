@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.engine.verify.verifying import VerifyOrder
 from tests.engine.verify.yard import Yard, found
 
 pytestmark = pytest.mark.spark
@@ -105,8 +106,6 @@ def test_extra_rows_are_removed_only_if_the_source_still_does_not_have_them(yard
 
     project, pipeline = yard.open()
     with project:
-        from headwater.engine.verify.verifying import VerifyOrder
-
         verified = pipeline.verify(VerifyOrder(delete_extra=True), repair=meanwhile)
     assert found(verified) == {"extra": [(20,), (21,)]}
     assert verified.repaired[0].removed == 1
