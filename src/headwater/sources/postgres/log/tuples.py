@@ -66,7 +66,7 @@ def tuples_at(data: Numbers, at: Numbers, columns: int) -> tuple[list[Cells], Nu
             ends = begins + np.where(told, head["length"], 0)
         found.append(Cells(begins, ends, letters))
         at = ends
-    return found, at
+    return found, at.copy()  # cells are written to
 
 
 def texts(data: pa.Buffer, cells: Cells) -> pa.Array:
