@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.engine.bookmark_desk import BookmarkDesk
+    from headwater.engine.labels import WrittenLabel
     from headwater.engine.rebuild import Rebuilt
     from headwater.engine.reject_shelf import KeptReject
     from headwater.engine.replay import Replayed
@@ -213,6 +214,16 @@ class Pipeline:
         parts = self.parts()
         try:
             return rebuild(parts, lease, mark, agreed)
+        finally:
+            parts.close()
+
+    def label(self, text: str) -> WrittenLabel:
+        """Name this moment in the source's log: when it has landed every table has a tag. Starts a session."""
+        from headwater.engine.labels import write_label  # noqa: PLC0415 - only whoever labels pays for it
+
+        parts = self.parts()
+        try:
+            return write_label(parts, self.progress().mark, text)
         finally:
             parts.close()
 

@@ -19,7 +19,7 @@ from tests.cli.conftest import Headwater
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMANDS = [name for name, _ in leaves(get_command(app))]
-OF_THE_DESIGN = "demo run plan check status history marks rewind verify sql stack jars schema doctor rejects list rejects show rejects replay bookmarks list bookmarks show bookmarks count bookmarks remove bookmarks retry bookmarks export bookmarks import connect apply connect status connect restart connect pause connect resume connect stop connect delete connect plugins connect validate connect template postgres connect template s3 postgres check postgres prepare signal init signal snapshot signal stop signal pause signal resume signal status"
+OF_THE_DESIGN = "demo run plan check status history marks rewind label verify sql stack jars schema doctor rejects list rejects show rejects replay bookmarks list bookmarks show bookmarks count bookmarks remove bookmarks retry bookmarks export bookmarks import connect apply connect status connect restart connect pause connect resume connect stop connect delete connect plugins connect validate connect template postgres connect template s3 postgres check postgres prepare postgres status signal init signal snapshot signal stop signal pause signal resume signal status"
 
 
 def test_the_commands_are_those_of_the_design() -> None:

@@ -10,10 +10,20 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli import bookmarks, connect, connect_template, postgres, rejects, signal, signal_status
+from headwater.cli import (
+    bookmarks,
+    connect,
+    connect_template,
+    postgres,
+    postgres_status,
+    rejects,
+    signal,
+    signal_status,
+)
 from headwater.cli.command import with_common_flags
 from headwater.cli.doctor import doctor
 from headwater.cli.jars import jars
+from headwater.cli.label import label
 from headwater.cli.output import Output
 from headwater.cli.plan import check, plan
 from headwater.cli.postgres_flags import with_login
@@ -75,7 +85,23 @@ def demo(
     run_demo(folder, out)
 
 
-for _function in (demo, run, plan, check, status, history, marks, rewind, verify, sql, stack, jars, schema, doctor):
+for _function in (
+    demo,
+    run,
+    plan,
+    check,
+    status,
+    history,
+    marks,
+    rewind,
+    label,
+    verify,
+    sql,
+    stack,
+    jars,
+    schema,
+    doctor,
+):
     app.command(_function.__name__)(with_common_flags(_function))
 
 
@@ -131,8 +157,12 @@ _add_group(
 
 _add_group(
     "postgres",
-    "Whether a PostgreSQL server is ready for change capture.",
-    {"check": with_login(postgres.check), "prepare": with_login(postgres.prepare)},
+    "Whether PostgreSQL servers are ready for change capture, and how their slots stand.",
+    {
+        "check": with_login(postgres.check),
+        "prepare": with_login(postgres.prepare),
+        "status": postgres_status.status,
+    },
 )
 _add_group(
     "signal",

@@ -75,6 +75,24 @@ def pipeline_named(project: Project, name: str, file: Path | None) -> Pipeline:
     raise unknown_pipeline(name, [f.settings.pipeline for f in found], str(file or project.folder), "--file FILE")
 
 
+def pipelines_meant(project: Project, given: Sequence[str]) -> Sequence[Pipeline]:
+    """Those of files and folders, or by name; none given: all of the project's folder."""
+    from headwater.config.loading import load_pipelines  # noqa: PLC0415
+
+    meant: list[Pipeline] = []
+    for text in given:
+        if Path(text).exists():
+            meant += [project.pipeline(found.settings, found.folder) for found in load_pipelines([Path(text)])]
+        else:
+            meant.append(pipeline_named(project, text, None))
+    if not given:
+        here, wrong = _in_folder(project.folder)
+        for error in () if here else wrong:
+            raise error
+        meant = [project.pipeline(found.settings, found.folder) for found in here]
+    return meant
+
+
 def unknown_pipeline(name: str, known: Sequence[str], where: str, way_out: str = "--project DIR") -> UnknownName:
     from headwater.config.expected import did_you_mean  # noqa: PLC0415
 

@@ -1,15 +1,21 @@
-"""Labels that a window ends at become tags on the tables, before the mark moves."""
+"""Labels: written into the source's log, found there by a window that ends at them, and made tags of the tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headwater.engine.parts import Parts
-from headwater.model.lsn import lsn_text
+from headwater.model.errors import InputError
+from headwater.model.label import check_label
+from headwater.model.lsn import lsn_number, lsn_text
 from headwater.model.lsn_mark import LsnMark, TableSeen
 from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry
 from headwater.model.sink import Attempt, Tags
+from headwater.model.source import Labels
+from headwater.model.store import Store
+
+_RECENT = 200  # more cycles than end between two looks at the history
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,43 @@ def tag_tables(parts: Parts, attempt: Attempt) -> Labelled:
     return found
 
 
-def is_noted(entry: HistoryEntry, label: str) -> bool:
-    """Whether a line of the history says that the label has landed."""
-    return entry.kind == "landed" and f"label {label}" in entry.why.split("; ")
+@dataclass(frozen=True)
+class WrittenLabel:
+    """A label that stands in the source's log."""
+
+    pipeline: str
+    text: str
+    place: str
+    store: Store
+
+    def landed(self) -> bool:
+        """Whether the tables have the tag by now."""
+        return any(is_noted(entry, self.text, self.place) for entry in self.store.history(self.pipeline, _RECENT))
+
+
+def write_label(parts: Parts, mark: Mark | None, text: str) -> WrittenLabel:
+    """Name this moment in the source's log. Raises InputError before anything is written."""
+    check_label(text)
+    sinks = [sink for sink in parts.sinks() if isinstance(sink, Tags)]
+    if not isinstance(parts.source, Labels):
+        raise InputError(
+            f"{parts.name}: its source has no log that takes labels", hint="labels are for sources of kind postgres"
+        )
+    if not sinks:
+        raise InputError(f"{parts.name}: none of its sinks keeps labels", hint="write an iceberg sink")
+    if not isinstance(mark, LsnMark) or not mark.slot:
+        raise InputError(
+            f"{parts.name}: nobody would find the label: the source is not being read yet",
+            hint="let the pipeline run once before",
+        )
+    taken = [name for sink in sinks for name in sink.tagged(parts.spark(), sorted(mark.tables), text)]
+    if taken:
+        raise InputError(f"{parts.name}: {text} is there already, on {', '.join(taken)}", hint="choose another name")
+    return WrittenLabel(parts.name, text, parts.source.label(text), parts.store)
+
+
+def is_noted(entry: HistoryEntry, label: str, place: str) -> bool:
+    """Whether a line of the history says that the label which was written at that place has landed."""
+    if entry.kind != "landed" or f"label {label}" not in entry.why.split("; "):
+        return False
+    return lsn_number(entry.end.partition(";")[0]) >= lsn_number(place)
