@@ -65,7 +65,7 @@ def history(
 ) -> None:
     """Show what happened to a pipeline, newest first.
 
-    Windows landed, failures, and rewinds with who and why.
+    Windows landed or given up, failures, and rewinds with who and why.
     """
     from headwater.cli.opening import known_name, opened_project  # noqa: PLC0415 - not paid for by --help
 
