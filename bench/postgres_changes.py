@@ -70,7 +70,7 @@ def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> 
     for kind, pipeline in pipelines.items():
         seconds = caught_up(pipeline)
         rates[kind] = asked.changes / seconds
-        name = f"lake.bench.public_orders_{word(kind)}"
+        name = f"lake.bench.orders_{word(kind)}"
         found = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()  # noqa: S608
         assert tuple(found) == digest(url, "orders"), (tuple(found), digest(url, "orders"))
     peer = debezium(url, asked.changes, folder) if asked.peer else None

@@ -54,12 +54,20 @@ def database(postgres_url: str) -> Iterator[str]:
         for (gid,) in admin.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s", [name]).fetchall():
             with psycopg.connect(postgres_url.rsplit("/", 1)[0] + f"/{name}", autocommit=True) as own:
                 own.execute(f"ROLLBACK PREPARED '{gid}'")
-        # A slot of the database, which a test that broke off may have left, keeps it from being dropped.
-        admin.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [name])
-        left = "SELECT slot_name FROM pg_replication_slots WHERE database = %s AND NOT active"
-        for (slot,) in admin.execute(left, [name]).fetchall():
-            admin.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+        wait_until(lambda: drop_slots(admin, name))
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def drop_slots(admin: psycopg.Connection, database: str) -> bool:
+    """A slot that a test left keeps its database from being dropped; one whose session is ending takes a moment."""
+    admin.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [database])
+    left = admin.execute(
+        "SELECT active OR temporary, slot_name FROM pg_replication_slots WHERE database = %s", [database]
+    ).fetchall()
+    for busy, slot in left:
+        if not busy:
+            admin.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+    return not any(busy for busy, _ in left)
 
 
 @pytest.fixture(scope="session")

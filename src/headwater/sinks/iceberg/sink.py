@@ -18,7 +18,7 @@ from headwater.config.sinks import IcebergSink as IcebergSettings
 from headwater.model.changes import ChangeRows, EventRows
 from headwater.model.errors import InputError, UnknownName
 from headwater.model.landing import Landing
-from headwater.model.marks import StreamsMark
+from headwater.model.marks import LsnMark, StreamsMark
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.ancestry import Stamped, already_landed, check_epoch
@@ -139,7 +139,8 @@ class IcebergSink:
 
     def _name(self, attempt: Attempt, stream: str) -> TableName:
         end = attempt.window.end
-        check_apart(self._settings.table, [stream, *(end.streams if isinstance(end, StreamsMark) else ())])
+        others = end.streams if isinstance(end, StreamsMark) else end.tables if isinstance(end, LsnMark) else ()
+        check_apart(self._settings.table, [stream, *others])
         return table_for(self._settings.table, stream)
 
     def _key(self, name: TableName, rows: Rows) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from headwater.model.lsn_mark import TableSeen
 from headwater.sources.sql.types import arrow_type
 
 ROW = "_row"
-"""0 for a change of the log, which its position names; of a copy's rows, which share one, where each stood."""
+"""Tells rows of one position apart: of a copy's, where each stood; of a changed key, 1 is the former key's delete. Else 0."""
 EVENT_KEY = (POSITION, ROW)
 ARRIVAL = SOURCE_TIME
 

@@ -46,7 +46,7 @@ class SlotLog:
 
     def __init__(self, url: str, publication: str, slot: str) -> None:
         self.url, self.publication, self.slot = url, publication, slot
-        self.connection = psycopg.connect(url, autocommit=True)
+        self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
 
     def sql(self, statements: str, values: list | None = None) -> psycopg.Cursor:
         return self.connection.execute(statements, values)

@@ -112,7 +112,8 @@ def test_a_change_of_key_is_a_delete_and_an_insert_that_knows_the_former_key(log
     assert (created["_op"], deleted["_op"], moved["_op"]) == ("c", "d", "c")
     assert (deleted["id"], deleted["name"], deleted["_old_key"]) == (1, None, None)
     assert (moved["id"], moved["name"], moved["_missing"], moved["_old_key"]) == (7, "b", ["big"], "[1]")
-    assert moved["_position"] - deleted["_position"] == 2
+    assert moved["_position"] == deleted["_position"]
+    assert (deleted["_row"], moved["_row"]) == (1, 0)
     assert moved["_position"] % 10**19 == 4 * 1 + 3
 
 

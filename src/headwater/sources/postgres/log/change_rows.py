@@ -23,7 +23,7 @@ from headwater.sources.sql.copy_binary import Numbers
 
 _TAG = 5  # bytes of letter and oid, before what says whose image follows: N new, K the former key, O the former row
 _NEW, _KEY, _OLD = b"NKO"
-_NUMBERS = 4  # per message: a former key's delete has the second, everything else the last
+_NUMBERS = 4  # per message; the first ones are a copy's
 
 
 @dataclass
@@ -64,7 +64,7 @@ def changed_rows(raw: RawRows, layout: Layout, key: Sequence[str]) -> ChangedRow
         columns, sources = _with_deletes(columns, former, keyed, moved, places)
         moved = moved + np.arange(1, len(moved) + 1)
         ops, minors = ops[sources], minors[sources]
-        ops[moved], ops[moved - 1], minors[moved - 1] = ord("c"), ord("d"), 1
+        ops[moved], ops[moved - 1] = ord("c"), ord("d")
     minors = minors + _NUMBERS * raw.numbers[sources]
     found = ChangedRows(columns, ops, sources, minors, moved)
     found.texts = [texts(buffer, column) for column in columns]

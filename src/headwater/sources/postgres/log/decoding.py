@@ -47,7 +47,7 @@ class Decoder:
         left_out = self._left_out(rows)
         old_keys = self._old_keys(columns, rows, left_out, reasons)
         beside = self._beside(raw, rows)
-        arrays = [*columns, *beside, _lists(left_out, self._names, len(rows.ops)), old_keys, _zeros(len(rows.ops))]
+        arrays = [*columns, *beside, _lists(left_out, self._names, len(rows.ops)), old_keys, _which_rows(rows)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=segment_schema(self.layout, self.kinds))
         if not reasons:
             return batch, []
@@ -68,7 +68,7 @@ class Decoder:
         ]
         count = len(self.kinds)
         nulls[count : count + len(made)] = made
-        nulls[-1] = _zeros(1)
+        nulls[-1] = pa.array([0], pa.int64())
         return pa.RecordBatch.from_arrays(nulls, schema=schema)
 
     @property
@@ -159,8 +159,11 @@ def _positions(places: Numbers, minors: Numbers) -> pa.Array:
     return packed(places.astype(np.uint64), minors.astype(np.uint64))
 
 
-def _zeros(count: int) -> pa.Array:
-    return pa.array(np.zeros(count, np.int64))
+def _which_rows(rows: ChangedRows) -> pa.Array:
+    """Two rows of one message share its position: the delete of a former key is told from the insert by this."""
+    found = np.zeros(len(rows.ops), np.int64)
+    found[rows.moved - 1] = 1
+    return pa.array(found)
 
 
 def _without(column: pa.Array, place: int) -> pa.Array:

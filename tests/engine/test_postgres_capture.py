@@ -1,0 +1,99 @@
+"""Change capture straight from PostgreSQL into three kinds of tables, through crashes: all of them equal the source."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import psycopg
+import pytest
+
+from headwater.model.faults import FAULT_POINTS
+from headwater.model.secret import Secret
+from headwater.sources.postgres.guard.notes import emit, label_note
+from headwater.sources.sql.postgres_session import PostgresSession
+from tests.engine.captured_yard import Load, Yard
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def yard(database, tmp_path, namespace):
+    built = Yard.build(database, tmp_path, namespace)
+    yield built
+    built.drop_slot()
+
+
+def test_three_kinds_of_tables_follow_the_source(yard, spark):
+    yard.catch_up(spark)
+    yard.check(spark)
+    for seed in range(3):
+        Load(yard.database, seed).work(40)
+        yard.catch_up(spark)
+        yard.check(spark)
+
+
+@pytest.mark.parametrize("point", FAULT_POINTS)
+def test_a_kill_at_any_point_is_repaired_by_one_more_run(yard, spark, point):
+    """In the copy and in the log, with a label in it."""
+    for passage in (1, 2):
+        child = yard.start_child(spark, f"{point}:kill:{passage}")
+        if passage == 1:
+            Load(yard.database, 1).work(10)
+        label(yard, f"l{passage}")
+        child.communicate(timeout=120)
+        assert child.returncode == -signal.SIGKILL
+        Load(yard.database, passage).work(20)
+        yard.catch_up(spark)
+        yard.check(spark)
+
+
+def label(yard: Yard, text: str) -> None:
+    session = PostgresSession(Secret(yard.database))
+    emit(session, label_note(text))
+    session.close()
+
+
+def test_every_label_is_a_cut_through_all_tables(yard, spark):
+    yard.catch_up(spark)
+    expected = {}
+    for number in range(3):
+        Load(yard.database, number).work(15)
+        expected[f"cut-{number}"] = yard.in_database()
+        label(yard, f"cut-{number}")
+    Load(yard.database, 9).work(15)
+    yard.catch_up(spark)
+    yard.check(spark)
+    for name, rows in expected.items():
+        yard.check(spark, name, rows)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_kills_lose_nothing_and_double_nothing(yard, spark, seed):
+    rounds(yard, spark, seed, 3)
+
+
+def rounds(yard: Yard, spark, seed: int, count: int) -> None:
+    chance = random.Random(seed)
+    for number in range(count):
+        child = yard.start_child(spark)
+        deadline = time.monotonic() + chance.uniform(3, 7)
+        while time.monotonic() < deadline:
+            Load(yard.database, chance.randrange(10**6)).work(5)
+        expected = yard.in_database()
+        label(yard, f"round-{number}")
+        child.kill()
+        child.communicate()
+        Load(yard.database, chance.randrange(10**6)).work(5)
+        yard.catch_up(spark)
+        yard.check(spark)
+        yard.check(spark, f"round-{number}", expected)
+
+
+def test_progress_of_a_quiet_database_is_one_window(yard, spark):
+    yard.catch_up(spark)
+    with psycopg.connect(yard.database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE elsewhere (a int)")
+        connection.execute("INSERT INTO elsewhere SELECT generate_series(1, 1000)")
+    assert yard.run(spark).outcome == "nothing new"
