@@ -7,7 +7,7 @@ HeadwaterError
 │   └── BadPosition                a rewind target that the mark's type cannot hold
 ├── EnvironmentFault      exit 3   what stands around is missing or unreachable
 │   ├── JavaMissing · JarsMissing
-│   └── StoreUnreachable · SourceUnreachable · SinkUnreachable
+│   └── StoreUnreachable · SourceUnreachable (SnapshotGone) · SinkUnreachable
 └── RunError              exit 1   the run failed
     ├── LeaseHeld · LeaseLost      another process runs, or took over, the pipeline
     ├── ProgressConflict · MarkMovedBack · StoreDamaged
@@ -128,6 +128,12 @@ class SourceUnreachable(EnvironmentFault):
     """The source did not answer or refused us."""
 
     code = "source-unreachable"
+
+
+class SnapshotGone(SourceUnreachable):
+    """What was read in one snapshot of the source cannot be read to its end: it has to be read in another."""
+
+    code = "snapshot-gone"
 
 
 class SinkUnreachable(EnvironmentFault):

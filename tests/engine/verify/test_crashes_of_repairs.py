@@ -13,6 +13,7 @@ import pytest
 
 from headwater.model.errors import LeaseHeld, LeaseLost
 from headwater.testing.borrowed_jvm import lend
+from tests.engine.shop import CHILD as CYCLE
 from tests.engine.verify.yard import Yard, found
 
 pytestmark = pytest.mark.spark
@@ -86,8 +87,6 @@ def test_a_repair_says_who_runs_the_pipeline_when_it_cannot_wait(yard: Yard):
 
 
 def test_an_unfinished_window_is_finished_before_a_repair(yard: Yard):
-    from tests.engine.shop import CHILD as CYCLE
-
     yard.sql("INSERT INTO items VALUES (301, 'v301')")
     environment = {**os.environ, **lend(yard.spark), "HEADWATER_FAULT": "land.published:kill"}
     killed = subprocess.run([sys.executable, str(CYCLE), str(yard.folder / "yard.yaml")], env=environment, check=False)

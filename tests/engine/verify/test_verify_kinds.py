@@ -227,7 +227,7 @@ def test_several_tables_and_sinks_are_told_apart(database, tmp_path, spark, name
     assert "last window" in reasons["2:iceberg", "public.a"]
     assert "nothing of it has landed yet" in reasons["1:iceberg", "public.empty"]
     assert len(yard.verify(streams=("public.b",), sink="1").tables) == 1
-    with pytest.raises(UnknownName, match="public.c"):
+    with pytest.raises(UnknownName, match=r"public\.c"):
         yard.verify(streams=("public.c",))
     with pytest.raises(UnknownName, match="3"):
         yard.verify(sink="3")

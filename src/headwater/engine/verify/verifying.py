@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +15,14 @@ from headwater.engine.verify.reaching import reach
 from headwater.engine.verify.repairing import repair
 from headwater.engine.verify.report import Compared, Refused, Verified
 from headwater.model.comparing import Compares, Comparison, Meeting, NotCompared
-from headwater.model.errors import InputError, UnknownName
+from headwater.model.errors import InputError, SnapshotGone, UnknownName
 from headwater.model.marks import Mark
 from headwater.model.source import Source
 from headwater.sinks.iceberg.pinned import TableHistory
 from headwater.sinks.iceberg.sink import IcebergSink
 
 _LOOKS = 3  # at what differs, where a source is not read in one view
+_MEETINGS = 5  # tried, where a table is truncated or rewritten while it is read, or the mark was just past
 _Place = tuple[str, str]  # the sink's label, and the stream
 
 
@@ -74,11 +76,18 @@ class _Looking:
 
     def look(self, only: Mapping[_Place, pa.Table] | None) -> tuple[Mark, list[tuple[Compared, bool]]]:
         """All of them, or some keys of some; with each whether its source was seen in one view."""
+        for _ in range(_MEETINGS - 1):
+            with contextlib.suppress(SnapshotGone):
+                return self._meet(only)
+        return self._meet(only)
+
+    def _meet(self, only: Mapping[_Place, pa.Table] | None) -> tuple[Mark, list[tuple[Compared, bool]]]:
+        self.refused.clear()
         with self._source.meet() as meeting:
             mark, histories, beyond = reach(
                 self._parts, meeting, lambda at: self._histories(meeting, at), self._order.wait_seconds
             )
-            pairs = list(self._pairs(meeting.compared(mark), histories, first=only is None))
+            pairs = list(self._pairs(meeting.compared(mark), histories))
             if only is not None:
                 pairs = [pair for pair in pairs if (pair[0].label, pair[1].rows.stream) in only]
             elif not pairs:
@@ -105,13 +114,9 @@ class _Looking:
         }
 
     def _pairs(
-        self,
-        streams: Sequence[Comparison | NotCompared],
-        histories: Mapping[_Place, TableHistory | None],
-        *,
-        first: bool,
+        self, streams: Sequence[Comparison | NotCompared], histories: Mapping[_Place, TableHistory | None]
     ) -> Iterator[tuple[IcebergSink, Comparison, TableHistory]]:
-        """What can be compared; what cannot is said once."""
+        """What can be compared; what cannot is said."""
         for one in streams:
             stream = one.stream if isinstance(one, NotCompared) else one.rows.stream
             if self._order.streams and stream not in self._order.streams:
@@ -122,7 +127,7 @@ class _Looking:
                 why = why or ("" if history else f"there is no {sink.table_of(stream)}")
                 if isinstance(one, Comparison) and history and not why:
                     yield sink, one, history
-                elif first:
+                else:
                     self.refused.append(Refused(sink.label, stream, why))
 
     def _nothing(self) -> InputError:

@@ -14,7 +14,7 @@ from psycopg import sql
 from headwater.config.postgres_source import PostgresSource
 from headwater.model.changes import OP, POSITION, SOURCE_TIME, position
 from headwater.model.comparing import Again, Comparison, NotCompared, Spans, Standing
-from headwater.model.errors import RunError
+from headwater.model.errors import SnapshotGone
 from headwater.model.lsn import lsn_number, lsn_text
 from headwater.model.lsn_mark import LsnMark, TableSeen
 from headwater.model.marks import Mark, mark_from_json
@@ -88,7 +88,7 @@ class LogMeeting:
     def compared(self, mark: Mark) -> Sequence[Comparison | NotCompared]:
         assert isinstance(mark, LsnMark)  # noqa: S101 - `standing` saw it
         if self._place not in (mark.lsn, mark.cut):
-            raise RunError(
+            raise SnapshotGone(  # the next look has another place
                 f"the pipeline was just past {lsn_text(self._place)} when it was asked to stop there; nothing was compared",
                 hint="run verify again",
             )

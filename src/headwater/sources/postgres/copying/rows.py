@@ -9,11 +9,12 @@ import psycopg
 import pyarrow as pa
 
 from headwater.model.changes import CHANGE_COLUMNS, POSITION
+from headwater.model.errors import SnapshotGone
 from headwater.model.secret import Secret
 from headwater.sources.postgres.catalog import CatalogTable
 from headwater.sources.postgres.change_schema import ARRIVAL, EVENT_KEY, ROW
 from headwater.sources.postgres.copying.pages import cut_pages, split_ranges
-from headwater.sources.postgres.copying.session import CopySession, SnapshotGone, broken
+from headwater.sources.postgres.copying.session import CopySession, broken
 from headwater.sources.postgres.copying.splits import CopySplit
 from headwater.sources.postgres.copying.statement import CopiedColumn
 from headwater.sources.split_rows import ArrowChangeRows

@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 from psycopg import pq
 
-from headwater.model.errors import SourceUnreachable
+from headwater.model.errors import SnapshotGone, SourceUnreachable
 from headwater.model.secret import Secret, masked
 from headwater.sources.postgres.copying.heap_check import Connection, what_changed
 from headwater.sources.postgres.copying.pages import HeapRange
@@ -35,10 +35,6 @@ _FIELDS = 2  # bytes of a row's number of fields
 _STATE = re.compile(r"\((\w{5})\)$")
 # Connection, operator's intervention, idle in transaction, resources, a standby's conflict: another try may go well.
 _PASSING = ("08", "57", "25P03", "53", "40")
-
-
-class SnapshotGone(SourceUnreachable):
-    """Nobody can read in the snapshot any more."""
 
 
 def gone(stream: str, snapshot: str, why: str) -> SnapshotGone:
