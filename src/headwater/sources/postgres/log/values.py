@@ -48,25 +48,32 @@ def _cast(texts: pa.Array, kind: str) -> pa.Array:
 
 def _bools(texts: pa.Array) -> pa.Array:
     true = pc.equal(texts, b"t")
-    if not pc.all(pc.or_(true, pc.equal(texts, b"f"))).as_py():
+    if not pc.all(pc.or_(true, pc.equal(texts, b"f")), min_count=0).as_py():
         raise pa.ArrowInvalid("neither t nor f")
     return true
 
 
 def _bytes(texts: pa.Array) -> pa.Array:
     r"""`\x` and two digits for each byte: the digits of all values are turned at once."""
-    if not pc.all(pc.starts_with(texts, _BYTEA.decode())).as_py():
-        raise pa.ArrowInvalid(r"not \x")
-    digits = pc.binary_slice(texts, 2)
-    validity, offsets, data = digits.buffers()
-    edges = np.frombuffer(offsets, np.int32, len(digits) + 1, digits.offset * 4)
-    if (np.diff(edges) % 2).any():
+    told = texts.drop_null()
+    if not len(told):
+        return pa.nulls(len(texts), pa.binary())
+    edges = np.frombuffer(told.buffers()[1], np.int32, len(told) + 1, told.offset * 4)
+    letters = np.frombuffer(told.buffers()[2] or b"", np.uint8)[edges[0] : edges[-1]]
+    begins, sizes = edges[:-1] - edges[0], np.diff(edges)
+    if sizes.min() < len(_BYTEA) or (sizes % 2).any():
         raise pa.ArrowInvalid("half a byte")
-    held = binascii.unhexlify(memoryview(data)[edges[0] : edges[-1]] if data is not None else b"")
-    halves = pa.py_buffer((edges - edges[0]) // 2)
-    if digits.null_count and digits.offset:
-        validity = digits.is_valid().buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), len(digits), [validity, halves, pa.py_buffer(held)])
+    digits = np.ones(len(letters), np.bool_)
+    for place, letter in enumerate(_BYTEA):
+        if (letters[begins + place] != letter).any():
+            raise pa.ArrowInvalid(r"not \x")
+        digits[begins + place] = False
+    held = binascii.unhexlify(letters[digits])
+    valid = texts.is_valid().to_numpy(zero_copy_only=False)
+    lengths = np.zeros(len(texts) + 1, np.int32)
+    lengths[1:][valid] = sizes // 2 - 1
+    offsets, validity = np.cumsum(lengths, dtype=np.int32), pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(texts), [validity, pa.py_buffer(offsets), pa.py_buffer(held)])
 
 
 def _one_by_one(texts: pa.Array, kind: str) -> Typed:
