@@ -62,6 +62,7 @@ def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_pat
     assert set(lake.tags(spark, "a")) == {"month-end"}
     assert lake.tags(spark, "b") == {}
     assert result.warnings == ("label month-end: no tag for public.b: it is being copied",)
+    assert lake.history()[-1] == ("landed", "label month-end; no tag for public.b: it is being copied")
 
 
 @pytest.mark.parametrize(

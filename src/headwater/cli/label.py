@@ -57,7 +57,9 @@ def label(
             out.say(f"{name}: {text} stands at {written.place}; waiting for the run that lands it")
         landed = _landed(written, seconds if wait else 0.0)
     if landed:
-        said = f"{name}: {text} has landed: every table has the tag"
+        said = (
+            f"{name}: {text} has landed, and tables have the tag; headwater history {name} names those that could not"
+        )
     else:
         said = f"{name}: {text} stands at {written.place}, and lands with the next run that gets there"
     out.value({"pipeline": name, "label": text, "place": written.place, "landed": landed}, said)

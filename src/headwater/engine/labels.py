@@ -29,7 +29,9 @@ class Labelled:
     @property
     def note(self) -> str:
         """For the history."""
-        return "; ".join(f"label {label}" for label in self.labels)
+        return "; ".join(
+            [*(f"label {label}" for label in self.labels), *(f"no tag for {one}" for one in self.left_out)]
+        )
 
 
 def labelled(end: Mark) -> Labelled:
