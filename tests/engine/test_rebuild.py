@@ -111,9 +111,9 @@ def test_a_plan_says_how_changes_come_into_their_tables(shop: Shop):
     with project:
         foreseen = pipeline.foresee(pipeline.plan())
     assert [(one.sink, one.way) for one in foreseen] == [
-        ("1:iceberg", "delete-append"),
-        ("2:iceberg", "delete-append"),
-        ("3:iceberg", "delete-append"),
+        ("1:iceberg", "copy-on-write"),
+        ("2:iceberg", "copy-on-write"),
+        ("3:iceberg", "copy-on-write"),
     ]
     assert "1 keys against" in foreseen[1].why
 

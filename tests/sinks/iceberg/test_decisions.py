@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,16 @@ from headwater.sinks.iceberg.merge_sql import literal, merge_statement, replace_
 from headwater.sinks.iceberg.naming import check_apart, landing_id, table_for
 from headwater.sinks.iceberg.sink import check_key
 from headwater.sinks.iceberg.types import table_schema
-from headwater.sinks.iceberg.upsert import MOST_KEYS, BatchStats, TableStats, choose_upsert
+from headwater.sinks.iceberg.upsert import (
+    MOST_KEYS,
+    SMALL_BYTES,
+    SMALL_ROWS,
+    BatchStats,
+    TableStats,
+    UpsertPlan,
+    after_the_search,
+    choose_upsert,
+)
 from headwater.sinks.tasks import _enveloped, task_error
 
 
@@ -52,7 +62,8 @@ def test_a_landing_is_named_by_everything_that_tells_it_apart() -> None:
     assert len(names) == 3
 
 
-TABLE = TableStats(format_version=3, rows=100, files=2, file_rows=100)
+TABLE = TableStats(format_version=3, rows=900_000, files=2, file_rows=900_000, file_bytes=50 << 20)
+SMALL = TableStats(format_version=3, rows=900_000, files=2, file_rows=SMALL_ROWS, file_bytes=SMALL_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +75,20 @@ TABLE = TableStats(format_version=3, rows=100, files=2, file_rows=100)
         (BatchStats(10), TABLE, "append", "append"),
         (BatchStats(10), TableStats(3, 0, 0), "merge", "append"),
         (BatchStats(10), TableStats(3, 100, 0), "auto", "append"),
-        (BatchStats(10), TableStats(2, 100, 1), "auto", "merge"),
+        (BatchStats(10), TableStats(2, 100, 1), "auto", "copy-on-write"),
+        (BatchStats(10), TableStats(2, 900_000, 9, 900_000, file_bytes=50 << 20), "auto", "copy-on-write"),
+        (BatchStats(10), TableStats(1, 100, 1), "auto", "merge"),
+        (BatchStats(10), SMALL, "auto", "copy-on-write"),
+        (BatchStats(10), replace(SMALL, file_rows=SMALL_ROWS + 1), "auto", "delete-append"),
+        (BatchStats(10), replace(SMALL, file_bytes=SMALL_BYTES + 1), "auto", "delete-append"),
+        (BatchStats(10), SMALL, "delete-append", "delete-append"),
+        (BatchStats(10), SMALL, "merge", "merge"),
+        (BatchStats(10), TABLE, "copy-on-write", "copy-on-write"),
+        (BatchStats(10), TableStats(3, 100, 0), "copy-on-write", "append"),
+        (BatchStats(10), TableStats(2, 100, 1), "delete-append", "delete-append"),
         (BatchStats(10), TableStats(2, 0, 0), "auto", "append"),
-        (BatchStats(10, repeated=1), TableStats(2, 0, 0), "auto", "merge"),
+        (BatchStats(10, repeated=1), TableStats(1, 0, 0), "auto", "merge"),
+        (BatchStats(10, repeated=1), TableStats(2, 0, 0), "auto", "append"),
         (BatchStats(10, repeated=1), TableStats(3, 0, 0), "auto", "append"),
         (BatchStats(10), TableStats(3, 100, 1, unreadable="avro"), "auto", "merge"),
         (BatchStats(MOST_KEYS + 1), TABLE, "auto", "merge"),
@@ -80,8 +102,30 @@ def test_the_upsert_is_chosen_from_statistics(batch, table, forced, kind) -> Non
 
 
 def test_a_forced_way_that_cannot_be_gone_is_refused() -> None:
-    with pytest.raises(InputError, match="format version 2 has no deletion vectors"):
-        choose_upsert(BatchStats(10), TableStats(2, 100, 1), "delete-append")
+    with pytest.raises(InputError, match="format version 1 has no delete files"):
+        choose_upsert(BatchStats(10), TableStats(1, 100, 1), "delete-append")
+    with pytest.raises(InputError, match="upsert: copy-on-write cannot be done: avro"):
+        choose_upsert(BatchStats(10), replace(TABLE, unreadable="avro"), "copy-on-write")
+
+
+@pytest.mark.parametrize(
+    ("kind", "going", "staying", "forced", "then"),
+    [
+        ("delete-append", 400, 100, "auto", "copy-on-write"),
+        ("delete-append", 399, 100, "auto", "delete-append"),
+        ("delete-append", 400, 100, "delete-append", "delete-append"),
+        ("delete-append", 400, 0, "auto", "delete-append"),  # the files go whole
+        ("append", 0, 0, "auto", "append"),
+        ("copy-on-write", 1, 100, "auto", "copy-on-write"),
+    ],
+)
+def test_files_that_lose_most_of_their_rows_are_copied(kind, going, staying, forced, then) -> None:
+    assert after_the_search(UpsertPlan(kind, "so"), going, staying, forced).kind == then
+
+
+def test_a_plan_says_how_many_buckets_are_searched() -> None:
+    plan = choose_upsert(BatchStats(10), replace(TABLE, buckets=4), "auto")
+    assert plan.why == "10 keys against 900000 rows in 2 files, each of 4 buckets against its own keys"
 
 
 SCHEMA = table_schema(pa.schema([("id", pa.int64()), ("the `day`", pa.date32())]), ())

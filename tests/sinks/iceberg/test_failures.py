@@ -60,7 +60,7 @@ def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(lan
     wait_until(lambda: lands.files(lake_folder) == lands.referenced())
 
 
-@pytest.mark.parametrize("upsert", ["auto", "merge"])
+@pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write", "merge"])
 @pytest.mark.parametrize("point", ["land.written", "land.published"])
 def test_what_a_crash_left_is_finished_and_removed(lands: Lands, lake_folder: Path, point: str, upsert: str) -> None:
     lands.land(orders(range(5), "old"), 99, mode="merge")

@@ -65,11 +65,15 @@ def test_windows_are_appended_one_snapshot_each(lands: Lands, lake_folder: Path)
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_a_merge_replaces_rows_by_key_and_adds_the_others(lands: Lands, lake_folder: Path) -> None:
-    sink = lands.sink(mode="merge")
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
+def test_a_merge_replaces_rows_by_key_and_adds_the_others(
+    lands: Lands, lake_folder: Path, upsert: str, version: str
+) -> None:
+    sink = lands.sink(mode="merge", upsert=upsert, properties={"format-version": version})
     sink.land(lands.attempt(1), orders(range(10), "old"))
     landing = sink.land(lands.attempt(2), orders(range(5, 15), "new", 2))
-    assert (landing.rows, landing.proof["upsert"]) == (10, "delete-append")
+    assert (landing.rows, landing.proof["upsert"], landing.proof["removed"]) == (10, upsert, 5)
     assert [row["note"] for row in lands.rows()] == [f"old {n}" for n in range(5)] + [f"new {n}" for n in range(5, 15)]
     landing = sink.land(lands.attempt(3), orders(range(3, 7), "newer", 3))
     expected = {
@@ -93,9 +97,7 @@ def test_a_merge_of_keys_beyond_all_bounds_only_appends(lands: Lands) -> None:
 
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_sparks_merge_gives_the_same(lands: Lands, lake_folder: Path, version: str) -> None:
-    sink = lands.sink(
-        mode="merge", upsert="merge" if version == "3" else "auto", properties={"format-version": version}
-    )
+    sink = lands.sink(mode="merge", upsert="merge", properties={"format-version": version})
     sink.land(lands.attempt(1), orders(range(10), "old"))
     landing = sink.land(lands.attempt(2), orders(range(5, 15), "new", 2))
     assert (landing.rows, landing.proof["upsert"]) == (10, "merge")

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from tests.sinks.iceberg.landing import Lands, orders, table_rows
 
 from headwater.model.errors import AmbiguousKey, InputError
-from headwater.sinks.iceberg import removing
+from headwater.sinks.iceberg import copying, searching
 
 pytestmark = pytest.mark.spark
 
 _NAMES = itertools.count(1)
+WAYS = ["delete-append", "copy-on-write", "merge"]
 
 
 def versions(rows: list[tuple[int, int | None, str]]) -> pa.Table:
@@ -34,7 +35,7 @@ def test_rows_without_a_key_are_refused_with_their_number(lands: Lands) -> None:
         lands.land(rows, 1, mode="merge")
 
 
-@pytest.mark.parametrize("upsert", ["auto", "merge"])
+@pytest.mark.parametrize("upsert", WAYS)
 def test_of_repeated_keys_the_latest_stays(lands: Lands, upsert: str) -> None:
     sink = lands.sink(mode="merge", key=["id"], upsert=upsert)
     first = versions(
@@ -74,7 +75,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(
-    ("key", "upsert"), [*(([name], "auto") for name in KEYS), (list(KEYS), "auto"), (list(KEYS), "merge")], ids=str
+    ("key", "upsert"), [*(([name], "delete-append") for name in KEYS), *((list(KEYS), way) for way in WAYS)], ids=str
 )
 def test_keys_of_every_kind_are_found(lands: Lands, key: list[str], upsert: str) -> None:
     def rows(start: int, text: str) -> pa.Table:
@@ -84,14 +85,20 @@ def test_keys_of_every_kind_are_found(lands: Lands, key: list[str], upsert: str)
     sink = lands.sink(mode="merge", key=key, upsert=upsert)
     sink.land(lands.attempt(1), table_rows(rows(0, "old"), key=key))
     landing = sink.land(lands.attempt(2), table_rows(rows(3, "new"), key=key))
-    assert landing.proof["upsert"] == ("merge" if upsert == "merge" else "delete-append")
+    assert landing.proof["upsert"] == upsert
     assert [(row["id"], row["note"]) for row in lands.rows()] == [(n, "old" if n < 3 else "new") for n in range(9)]
 
 
-def test_large_tables_are_searched_by_spark_tasks(lands: Lands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removing, "_DRIVER_ROWS", 0)
-    monkeypatch.setattr(removing, "_UNIT_ROWS", 5)
-    sink = lands.sink(mode="merge")
+@pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
+@pytest.mark.parametrize("partition_by", [[], ["bucket(3, id)"]], ids=str)
+def test_large_tables_are_searched_and_copied_by_spark_tasks(
+    lands: Lands, monkeypatch: pytest.MonkeyPatch, upsert: str, partition_by: list[str]
+) -> None:
+    monkeypatch.setattr(searching, "DRIVER_ROWS", 0)
+    monkeypatch.setattr(searching, "_UNIT_ROWS", 5)
+    monkeypatch.setattr(copying, "DRIVER_ROWS", 0)
+    monkeypatch.setattr(copying, "_UNIT_ROWS", 5)
+    sink = lands.sink(mode="merge", upsert=upsert, partition_by=partition_by)
     sink.land(lands.attempt(1), orders(range(20), "old", splits=2))
     sink.land(lands.attempt(2), orders(range(5, 25, 5), "new"))
     assert {row["id"] for row in lands.rows() if "new" in row["note"]} == {5, 10, 15, 20}
@@ -105,13 +112,17 @@ BATCHES = st.lists(
 )
 
 
+@pytest.mark.parametrize("upsert", [*WAYS, "auto"])
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=BATCHES)
+@given(
+    batches=BATCHES, version=st.sampled_from(["2", "3"]), partition_by=st.sampled_from([[], ["bucket(4, id)"], ["seq"]])
+)
 def test_any_sequence_of_batches_gives_what_a_dictionary_gives(
-    lands: Lands, batches: list[list[tuple[int, int]]]
+    lands: Lands, batches: list[list[tuple[int, int]]], version: str, partition_by: list[str], upsert: str
 ) -> None:
     own = Lands(lands.spark, lands.namespace, f"oracle_{next(_NAMES)}")
-    sink = own.sink(mode="merge", key=["id"])
+    properties = {"format-version": version}
+    sink = own.sink(mode="merge", key=["id"], upsert=upsert, properties=properties, partition_by=partition_by)
     oracle: dict[int, str] = {}
     for number, batch in enumerate(batches, start=1):
         rows = [(key, seq, f"{number}-{key}-{seq}") for key, seq in batch]

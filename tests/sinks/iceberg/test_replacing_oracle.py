@@ -82,7 +82,11 @@ def elsewhere(lands: Lands, oracle: Oracle, step: Step) -> None:
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(steps=STEPS, partition_by=st.sampled_from(PARTITIONS), upsert=st.sampled_from(["auto", "auto", "merge"]))
+@given(
+    steps=STEPS,
+    partition_by=st.sampled_from(PARTITIONS),
+    upsert=st.sampled_from(["auto", "delete-append", "copy-on-write", "merge"]),
+)
 def test_the_table_holds_what_a_list_would(
     lands: Lands, steps: list[Step], partition_by: list[str], upsert: str
 ) -> None:

@@ -45,9 +45,10 @@ def scanned(lands: Lands) -> pa.Table:
     return StaticTable.from_metadata(located.collect()[0].file).scan().to_arrow()
 
 
-def test_every_type_is_kept_exactly_and_read_by_other_engines(lands: Lands) -> None:
+@pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
+def test_every_type_is_kept_exactly_and_read_by_other_engines(lands: Lands, upsert: str) -> None:
     table = pa.table(EVERYTHING)
-    sink = lands.sink(mode="merge")
+    sink = lands.sink(mode="merge", upsert=upsert)
     sink.land(lands.attempt(1), table_rows(table, key=["id"]))
     sink.land(lands.attempt(2), table_rows(table.slice(1), key=["id"], counted=False))
     row = lands.rows()[0]
@@ -65,7 +66,8 @@ def test_every_type_is_kept_exactly_and_read_by_other_engines(lands: Lands) -> N
     assert counted == [(2, "-1.23")]
 
 
-def test_a_table_follows_its_source(lands: Lands) -> None:
+@pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
+def test_a_table_follows_its_source(lands: Lands, upsert: str) -> None:
     lands.land(
         table_rows(
             pa.table(
@@ -76,8 +78,8 @@ def test_a_table_follows_its_source(lands: Lands) -> None:
     )
     wider = pa.schema([("id", pa.int64()), ("price", pa.float64()), pa.field("dot.ted", pa.string(), nullable=False)])
     rows = table_rows(pa.table([pa.array([2, 2**40]), pa.array([0.1, 0.2]), ["x", "y"]], schema=wider))
-    landing = lands.land(rows, 2, mode="merge", key=["id"])
-    assert landing.proof["upsert"] == "delete-append"
+    landing = lands.land(rows, 2, mode="merge", key=["id"], upsert=upsert)
+    assert landing.proof["upsert"] == upsert
     assert lands.rows() == [
         {"id": 1, "gone": "a", "price": 1.5, "dot.ted": None},
         {"id": 2, "gone": None, "price": 0.1, "dot.ted": "x"},
@@ -165,7 +167,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("upsert", ["auto", "merge"])
+@pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write", "merge"])
 def test_hostile_column_names_are_only_names(lands: Lands, upsert: str) -> None:
     def rows(ids: range, text: str) -> pa.Table:
         columns = {name: [f"{text} {n}" for n in ids] for name in HOSTILE}
@@ -176,7 +178,7 @@ def test_hostile_column_names_are_only_names(lands: Lands, upsert: str) -> None:
     )
     sink.land(lands.attempt(1), table_rows(rows(range(6), "old")))
     landing = sink.land(lands.attempt(2), table_rows(rows(range(3, 9), "new")))
-    assert landing.proof["upsert"] == ("merge" if upsert == "merge" else "delete-append")
+    assert landing.proof["upsert"] == upsert
     found = {row["id"]: row for row in lands.rows()}
     assert len(lands.rows()) == 9
     assert [found[n]["it's"].split()[0] for n in range(9)] == ["old"] * 3 + ["new"] * 6

@@ -39,11 +39,23 @@ class KeySet:
     """Keys of one or several columns; `columns` are in the order of the key, without NULLs."""
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
-        self._columns = [plain(column) for column in columns]
-        self._members = [_members(column) for column in self._columns]
+        self.columns = [plain(column) for column in columns]
+
+    @cached_property
+    def _members(self) -> list[_Longs | _Others]:
+        return [_members(column) for column in self.columns]
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self.columns[0])
+
+    def only(self, places: npt.NDArray[np.int64]) -> KeySet:
+        """The keys at these places."""
+        return KeySet([column.take(pa.array(places)) for column in self.columns])
+
+    def ready(self) -> KeySet:
+        """The same, with all that a search needs: threads that search together would each make it for themselves."""
+        _ = self._members
+        return self
 
     def find(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
         """The places of the rows whose key is in the set."""
@@ -68,7 +80,7 @@ class KeySet:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return pa.table(self._columns, names=[f"k{n}" for n in range(len(self._columns))])
+        return pa.table(self.columns, names=[f"k{n}" for n in range(len(self.columns))])
 
     def may_be_between(self, low: Sequence[object], high: Sequence[object]) -> bool:
         """False only when no key can lie in these bounds, column by column; None stands for an unknown bound."""
@@ -76,7 +88,7 @@ class KeySet:
 
     def bounds(self) -> list[tuple[object, object]]:
         """The least and the greatest value of each column."""
-        made = [pc.min_max(column).as_py() if _has_order(column.type) else None for column in self._columns]
+        made = [pc.min_max(column).as_py() if _has_order(column.type) else None for column in self.columns]
         return [(None, None) if pair is None else (pair["min"], pair["max"]) for pair in made]
 
 

@@ -63,6 +63,12 @@ class LandingFiles:
         partition = self._table.partition(schema)
         return WriteOrder(stream, self.folder, self.prefix, schema.to_arrow(), partition, key, aside)
 
+    def order_of_copies(self, schema: pa.Schema) -> WriteOrder:
+        """How files of the table are written anew, for the table as it is now. Their rows stop at nothing: they were kept before."""
+        aside = RowsAside("", "", (), (), None)
+        partition = self._table.partition(self._table.schema)
+        return WriteOrder(str(self._table.name), self.folder, self.prefix, schema, partition, (), aside)
+
     def check_keys(self, stream: str, mode: str) -> None:
         """G12: a row without a key cannot be merged, nor one without an object be replaced."""
         nulls: Counter[str] = Counter()

@@ -211,8 +211,9 @@ class OneLanding:
             update = upsert.update(plan)
         if update is None:
             return self._nothing(base)
-        stamp = self._stamp(upsert.rows, plan.kind, plan.why, upsert.removed)
-        self._files.published = (*self._files.locations, *upsert.vector_files)
+        way = upsert.way or plan
+        stamp = self._stamp(upsert.rows, way.kind, way.why, upsert.removed)
+        self._files.published = (*self._files.locations, *upsert.more_files)
         number = publish_update(
             self._table, self._attempt, base, update, stamp=stamp, drop=branches, properties=_properties(upsert)
         )
@@ -241,7 +242,7 @@ class OneLanding:
         with reaching(self._table.name):
             self._table.refresh()
             stamp = Stamp.read(self._table.summary_of(branch)) or stamp  # Spark has counted what it took away
-        self._files.published = upsert.vector_files  # Spark wrote files of its own; most of ours were the way there
+        self._files.published = upsert.more_files  # Spark wrote files of its own; most of ours were the way there
         properties = _properties(upsert)
         number = publish_branch(self._table, self._attempt, base, branch, drop=branches, properties=properties)
         return Stamped(number, stamp)

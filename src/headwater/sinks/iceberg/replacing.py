@@ -17,15 +17,18 @@ import pyarrow as pa
 from headwater.model.errors import InputError, SchemaRefused, UnknownName
 from headwater.model.rows import ReplacingRows, Rows, SplitRows
 from headwater.model.sink import Attempt
+from headwater.sinks.iceberg.copying import Copying
+from headwater.sinks.iceberg.delta import Delta
 from headwater.sinks.iceberg.keyscan import KeyColumn, has_column
 from headwater.sinks.iceberg.keyset import KeySet
 from headwater.sinks.iceberg.landing_files import LandingFiles
 from headwater.sinks.iceberg.merge_sql import replace_statement
-from headwater.sinks.iceberg.removing import Delta, Removal, Search, find_in_table, removal_of, stats_of
+from headwater.sinks.iceberg.removing import Removal, removal_of, stats_of
+from headwater.sinks.iceberg.searching import Search, find_in_table
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
-from headwater.sinks.iceberg.upsert import BatchStats, Forced, UpsertPlan, choose_upsert
+from headwater.sinks.iceberg.upsert import BatchStats, Forced, UpsertPlan, after_the_search, choose_upsert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,13 +95,15 @@ class Replacing:
 
     def __init__(self, spark: SparkSession, table: LakeTable, files: LandingFiles, order: ReplaceOrder) -> None:
         self.removed = 0
-        self._order, self._delta = order, Delta(table, files)
+        self.way: UpsertPlan | None = None  # that was gone
+        self._order = order
+        self._delta = Delta(table, files, Copying(spark, table, files, keeps_unseen=False))
         self._spark, self._table, self._files = spark, table, files
         self._planned: Sequence[PlannedFile] = ()
 
     @property
-    def vector_files(self) -> tuple[str, ...]:
-        return self._delta.vector_files
+    def more_files(self) -> tuple[str, ...]:
+        return self._delta.more_files
 
     @property
     def rows(self) -> int:
@@ -112,15 +117,16 @@ class Replacing:
         if table_rows:
             found = self._table.plan_files_with(self._column.name, *self._bounds)
             self._check_named(found)
-            self._planned = [file for file in found if self._may_hold(file)]
+            self._planned = self._search.where_they_may_be([file for file in found if self._may_hold(file)])
         stats = stats_of(self._table.format_version, table_rows, self._planned)
         return choose_upsert(BatchStats(len(self._order.earlier), named_by="objects"), stats, self._order.forced)
 
     def update(self, plan: UpsertPlan) -> Any | None:
-        """The Iceberg update that carries out an `append` or a `delete-append`; None: nothing changes."""
-        removal = self._removal() if plan.kind == "delete-append" else Removal()
+        """The Iceberg update that carries out any plan but a `merge`; None: nothing changes."""
+        removal = self._removal() if plan.kind != "append" else Removal()
         self.removed = removal.rows
-        return self._delta.update(self._planned, removal, {})
+        self.way = after_the_search(plan, removal.rows, removal.staying, self._order.forced)
+        return self._delta.update(self.way.kind, self._planned, removal, {})
 
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
         """Carry out a `merge`."""
@@ -157,11 +163,13 @@ class Replacing:
         low, high = file.bounds.get(self._column.id, (None, None))
         return self._keys.may_be_between([_text(low)], [_text(high)])
 
-    def _removal(self) -> Removal:
-        key = (self._column,)
+    @cached_property
+    def _search(self) -> Search:
         doing = f"{self._order.stream}: finding rows of objects in {self._table.name}"
-        search = Search(key, self._keys, partial(KeySet, [self._values]), doing)
-        return removal_of(self._planned, find_in_table(self._spark, self._planned, search))
+        return Search((self._column,), self._keys, partial(KeySet, [self._values]), doing)
+
+    def _removal(self) -> Removal:
+        return removal_of(self._planned, find_in_table(self._spark, self._planned, self._search))
 
     def _check_named(self, planned: Sequence[PlannedFile]) -> None:
         """Refuse a table with rows that name no object: an object that is read again would leave them there."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headwater.sinks.iceberg.buckets import Bucket, buckets_of
 from headwater.sinks.iceberg.deletion_vectors import Vector
 from headwater.sinks.iceberg.evolution import Evolution
 from headwater.sinks.iceberg.naming import TableName
@@ -32,6 +33,9 @@ class PlannedFile:
     java: Any  # the FileScanTask
     nulls: Mapping[int, int] = field(default_factory=dict)  # by a column's id, where this is known and was asked for
     bounds: Mapping[int, tuple[bytes | None, bytes | None]] = field(default_factory=dict)
+    size: int = 0  # in bytes
+    buckets: tuple[Bucket, ...] = ()
+    first_row: int | None = None  # the id of its first row; None: the table has no such ids
 
     @classmethod
     def of(cls, task: Mapping[str, Any], java: Any) -> PlannedFile:
@@ -40,7 +44,26 @@ class PlannedFile:
         low, high = (_by_id(file.get(f"{end}-bounds")) for end in ("lower", "upper"))
         bounds = {n: (_bytes(low.get(n)), _bytes(high.get(n))) for n in {*low, *high}}
         deletes, nulls = list(task.get("delete-files") or ()), _by_id(file.get("null-value-counts"))
-        return cls(file["file-path"], file["record-count"], file["file-format"].lower(), deletes, java, nulls, bounds)
+        return cls(
+            file["file-path"],
+            file["record-count"],
+            file["file-format"].lower(),
+            deletes,
+            java,
+            nulls,
+            bounds,
+            file["file-size-in-bytes"],
+            buckets_of(task["spec"], file["partition"]),
+            file.get("first-row-id"),
+        )
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file as Iceberg's value, with the partition spec that it was written by."""
+
+    java: Any
+    spec: Any
 
 
 def java(spark: SparkSession) -> Any:
@@ -207,14 +230,25 @@ class LakeTable:
 
         return [made(one) for one in written]
 
-    def delete_file(self, vector: Vector, location: str, size: int, spec: Any, partition: Any) -> Any:
+    def deletion_vector(self, vector: Vector, location: str, size: int, of: DataFile) -> Any:
         """A deletion vector as Iceberg's value."""
-        builder = self._iceberg.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes().withFormat("puffin")
-        builder = builder.withPath(location).withFileSizeInBytes(size).withReferencedDataFile(vector.data_file)
+        builder = self._deletes(of, "puffin", location, size)
         builder = builder.withContentOffset(vector.offset).withContentSizeInBytes(vector.length)
-        if spec.isPartitioned():
-            builder = builder.withPartition(partition)
         return builder.withRecordCount(vector.rows).build()
+
+    def position_deletes(self, rows: int, location: str, size: int, of: DataFile) -> Any:
+        """A file of position deletes of one data file, for tables of format version 2."""
+        return self._deletes(of, "parquet", location, size).withRecordCount(rows).build()
+
+    def _deletes(self, of: DataFile, kind: str, location: str, size: int) -> Any:
+        builder = self._iceberg.FileMetadata.deleteFileBuilder(of.spec).ofPositionDeletes().withFormat(kind)
+        builder = builder.withPath(location).withFileSizeInBytes(size).withReferencedDataFile(of.java.location())
+        return builder.withPartition(of.java.partition()) if of.spec.isPartitioned() else builder
+
+    def defaults(self) -> frozenset[int]:
+        """The ids of columns that have a value in files that were written before them."""
+        fields = json.loads(self._iceberg.SchemaParser.toJson(self.java.schema()))["fields"]
+        return frozenset(field["id"] for field in fields if field.get("initial-default") is not None)
 
     def metadata_json(self) -> dict[str, Any]:
         text = self._iceberg.TableMetadataParser.toJson(self.metadata)

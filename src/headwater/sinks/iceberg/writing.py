@@ -80,6 +80,23 @@ def write_files(order: WriteOrder, number: int, batches: Iterable[pa.RecordBatch
     yield from written
 
 
+def write_apart(
+    order: WriteOrder, batches: Iterable[tuple[bool, pa.RecordBatch]]
+) -> tuple[list[WrittenFile], list[WrittenFile]]:
+    """Write rows that are the table's already into files of two kinds: those that are seen, and the others."""
+    with _storing(order.folder):
+        prepare_folder(order.folder)
+        kinds = {True: _Writers(order), False: _Writers(order)}
+        try:
+            for seen, batch in batches:
+                kinds[seen].take(batch)
+            return kinds[True].finish(), kinds[False].finish()
+        except BaseException:
+            for writers in kinds.values():
+                writers.discard()
+            raise
+
+
 @contextmanager
 def _storing(folder: str) -> Iterator[None]:
     """A failure of the lake's storage, told from one of the source that is read in the same task."""

@@ -19,6 +19,7 @@ from headwater.testing.change_log import ChangeLog, Event, MemoryChanges, change
 pytestmark = pytest.mark.spark
 
 _TABLES = itertools.count(1)
+_PARTITIONS: list[list[str]] = [[], ["bucket(3, id)"], ["bucket(2, id)", "truncate(2, id)"]]
 
 
 class Target:
@@ -226,15 +227,18 @@ ANY_LOG = settings(
 )
 
 
+WAYS = st.sampled_from(["auto", "delete-append", "copy-on-write", "merge"])
+
+
 @ANY_LOG
-@given(STEPS, st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["auto", "auto", "merge"]))
+@given(STEPS, st.integers(0, 2**32), st.integers(1, 3), WAYS, st.sampled_from(["3", "3", "2"]))
 def test_any_log_cut_anywhere_and_repeated_gives_the_source(
-    lands: Lands, steps: list, seed: int, count: int, upsert: str
+    lands: Lands, steps: list, seed: int, count: int, upsert: str, version: str
 ):
     log = ChangeLog()
     for name, *arguments in steps:
         getattr(log, name)(*arguments)
-    target = Target(lands, upsert=upsert)
+    target = Target(lands, upsert=upsert, properties={"format-version": version}, partition_by=_PARTITIONS[seed % 3])
     target.land_in_windows(partitions(log, count), random.Random(seed))
     if log.events:
         assert target.rows() == log.rows
@@ -243,6 +247,7 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_source(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @settings(ANY_LOG, max_examples=400)
-@given(STEPS, st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["auto", "merge"]))
-def test_many_logs_give_the_source(lands: Lands, steps: list, seed: int, count: int, upsert: str):
-    test_any_log_cut_anywhere_and_repeated_gives_the_source.hypothesis.inner_test(lands, steps, seed, count, upsert)
+@given(STEPS, st.integers(0, 2**32), st.integers(1, 3), WAYS, st.sampled_from(["3", "2"]))
+def test_many_logs_give_the_source(lands: Lands, steps: list, seed: int, count: int, upsert: str, version: str):
+    any_log = test_any_log_cut_anywhere_and_repeated_gives_the_source.hypothesis.inner_test
+    any_log(lands, steps, seed, count, upsert, version)

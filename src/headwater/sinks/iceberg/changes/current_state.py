@@ -23,10 +23,10 @@ from headwater.sinks.iceberg.changes.table_of_changes import TableOfChanges
 from headwater.sinks.iceberg.keyset import plain
 from headwater.sinks.iceberg.merge_sql import changes_statement
 from headwater.sinks.iceberg.naming import quote
-from headwater.sinks.iceberg.removing import removal_of, stats_of
+from headwater.sinks.iceberg.removing import removal_of, unreadable
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
-from headwater.sinks.iceberg.upsert import DELETION_VECTORS, UpsertPlan
+from headwater.sinks.iceberg.upsert import DELETE_FILES, UpsertPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ class CurrentState(TableOfChanges):
             return None
         seen = np.zeros(len(batch), np.bool_)
         seen[applied] = True
-        return self._published(removal, seen & ~batch.deletes)
+        return self._published(plan, removal, seen & ~batch.deletes)
 
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
         """Carry out a `merge`: as `update`, by Spark. Where the table can, deletes keep their positions all the same."""
@@ -115,12 +115,12 @@ class CurrentState(TableOfChanges):
             more=[self._late_keys(standing)],
             first=(lambda target: f"DELETE FROM {target} WHERE {void}") if self._files.truncates else None,  # noqa: S608
         )
-        if gone and self._table.format_version >= DELETION_VECTORS:
+        if gone and self._table.format_version >= DELETE_FILES:
             self._delta.keep_unseen(branch, self._files.deletes, stamp)
 
     def _late_keys(self, standing: Numbers) -> pa.Table:
         """Keys whose rows are gone from the table by something later than their changes: MERGE sees only what is there."""
-        readable = len(standing) and not stats_of(0, 0, self._planned).unreadable
+        readable = len(standing) and not unreadable(self._planned)
         late = self._hits(UpsertPlan("delete-append", ""), standing)[1] if readable else np.empty(0, np.bool_)
         keys = (
             self._batch.keys_numbered(np.flatnonzero(late))

@@ -71,7 +71,7 @@ class History(TableOfChanges):
         repeats = self._repeats(points, versions, held, completed)
         if repeats.any():
             versions = intervals(points, truncates, without=repeats)
-        found = self._differences(versions, held, completed)
+        found = self._differences(versions, held, completed, repeats)
         self._files.write_more(found.added)
         removal = removal_of(self._planned, found.removed, drop=frozenset())
         self.removed, self.rows = removal.rows, int(found.seen.sum()) + found.added.num_rows
@@ -79,7 +79,7 @@ class History(TableOfChanges):
         self.properties = {TRUNCATES_PROPERTY: json.dumps(truncates)} if new_truncates else {}
         if not self.rows and not removal.rows and not self.properties and not self._new_deletes(points, held):
             return None
-        return self._published(removal, found.seen)
+        return self._published(plan, removal, found.seen)
 
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:  # noqa: ARG002 - a promise
         """Versions are found by the places of their rows: MERGE knows none."""
@@ -178,7 +178,7 @@ class History(TableOfChanges):
             parts.append(micros(batch.staged.column(SOURCE_TIME)))
         return np.concatenate([np.empty(0, np.int64), *parts])
 
-    def _differences(self, made: Intervals, held: Held, completed: Completed) -> _Differences:
+    def _differences(self, made: Intervals, held: Held, completed: Completed, repeats: Bools) -> _Differences:
         """What the table has to become, against what it is."""
         batch = self._batch
         in_table, at, change = self._origins(made, held)
@@ -194,12 +194,17 @@ class History(TableOfChanges):
             self._from_staged(made, np.flatnonzero(staged), change, completed),
         ]
         removed = places.by_location(np.flatnonzero(moved))
+        for location, rows in held.by_location(np.flatnonzero(repeats[: len(held.alive)])).items():
+            removed[location] = np.union1d(removed.get(location, rows[:0]), rows)
         return _Differences(seen, removed, pa.concat_tables([part.cast(completed.rows.schema) for part in parts]))
 
     def _repeats(self, points: Points, made: Intervals, held: Held, completed: Completed) -> Bools:
-        """Reads of a snapshot that found a row as the version before left it: they are no new versions."""
+        """Reads of a snapshot that found a row as the version before left it: they are no new versions.
+
+        One that the table has may be among them, where the version before it came late.
+        """
         repeats = np.zeros(len(points.key), np.bool_)
-        reads = (made.point >= len(held.alive)) & (points.positions.low[made.point] % 2 == 0)  # see `position`
+        reads = points.positions.low[made.point] % 2 == 0  # see `position`
         which = np.flatnonzero(reads & (made.follows != NONE))
         if len(which):
             alike = np.ones(len(which), np.bool_)

@@ -21,7 +21,7 @@ from headwater.sinks.iceberg.changes.gathering import take_rows
 from headwater.sinks.iceberg.keyscan import KeyColumn
 from headwater.sinks.iceberg.keyset import KeySet, plain
 from headwater.sinks.iceberg.partitioning import single_value
-from headwater.sinks.iceberg.removing import Search, find_in_table
+from headwater.sinks.iceberg.searching import Search, find_in_table
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class Seeker:
         if not self._table.rows or not len(keys[0]):
             return []
         within = {name: (single_value(low), single_value(high)) for name, (low, high) in self.bounds(keys).items()}
-        return self._table.plan_files(within, known_of=self._position.name)
+        planned = self._table.plan_files(within, known_of=self._position.name)
+        return self._search(keys).where_they_may_be(planned)
 
     def bounds(self, keys: Sequence[pa.Array]) -> dict[str, tuple[object, object]]:
         """The least and the greatest value of each column of the key that has an order."""
@@ -66,8 +67,11 @@ class Seeker:
 
     def rows(self, planned: Sequence[PlannedFile], keys: Sequence[pa.Array]) -> dict[str, Numbers]:
         """Per file, the rows that have one of the keys."""
+        return find_in_table(self._spark, planned, self._search(keys))
+
+    def _search(self, keys: Sequence[pa.Array]) -> Search:
         doing = f"{self._stream}: finding keys in {self._table.name}"
-        return find_in_table(self._spark, planned, Search(self._key, KeySet(keys), partial(KeySet, list(keys)), doing))
+        return Search(self._key, KeySet(keys), partial(KeySet, list(keys)), doing)
 
     def positions(self, hits: dict[str, Numbers], numbers: KeyNumbers) -> Found:
         """What these rows are: whose, and since when."""

@@ -18,8 +18,10 @@ from headwater.sinks.iceberg.changes.completing import Completed, Target, comple
 from headwater.sinks.iceberg.changes.seeking import Seeker
 from headwater.sinks.iceberg.changes.shapes import Shape
 from headwater.sinks.iceberg.changes.writing import ChangeFiles
+from headwater.sinks.iceberg.copying import Copying
+from headwater.sinks.iceberg.delta import Delta
 from headwater.sinks.iceberg.keyscan import KeyColumn
-from headwater.sinks.iceberg.removing import Delta, Removal, stats_of
+from headwater.sinks.iceberg.removing import Removal, stats_of
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import LakeTable, PlannedFile
 from headwater.sinks.iceberg.types import arrow_type
@@ -51,8 +53,10 @@ class TableOfChanges(ABC):
     def __init__(self, spark: SparkSession, table: LakeTable, files: ChangeFiles, order: ChangesOrder) -> None:
         self.removed = 0
         self.rows = 0
+        self.way: UpsertPlan | None = None  # that was gone
         self.properties: Mapping[str, str] = {}
-        self._order, self._delta = order, Delta(table, files)
+        self._order = order
+        self._delta = Delta(table, files, Copying(spark, table, files, keeps_unseen=True))
         self._table, self._files = table, files
         self._columns = {c.name: KeyColumn(c.id, c.name, arrow_type(c.type)) for c in table.schema.columns}
         self._key = tuple(self._columns[name] for name in order.key)
@@ -74,8 +78,8 @@ class TableOfChanges(ABC):
         """Carry out a `merge`."""
 
     @property
-    def vector_files(self) -> tuple[str, ...]:
-        return self._delta.vector_files
+    def more_files(self) -> tuple[str, ...]:
+        return self._delta.more_files
 
     @cached_property
     def _batch(self) -> Batch:
@@ -88,9 +92,10 @@ class TableOfChanges(ABC):
             batch, stats_of(self._table.format_version, self._table.rows, self._planned), self._order.forced
         )
 
-    def _published(self, removal: Removal, seen: Bools) -> Any:
+    def _published(self, plan: UpsertPlan, removal: Removal, seen: Bools) -> Any:
         """The update that adds the landing's files, of which only these changes are seen, and takes rows away."""
-        made = self._delta.update(self._planned, removal, self._hidden(seen))
+        self.way = plan  # rows that nobody sees stay here: to copy files in which few are seen saves nothing
+        made = self._delta.update(plan.kind, self._planned, removal, self._hidden(seen))
         return made or self._table.append([])  # a property of the table needs a landing, too
 
     def _hidden(self, seen: Bools) -> dict[str, Numbers]:

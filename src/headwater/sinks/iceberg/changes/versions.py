@@ -46,6 +46,13 @@ class Held:
             self.until_time[these],
         )
 
+    def by_location(self, which: Numbers) -> dict[str, Numbers]:
+        """Rows by file."""
+        found = self.found
+        return {
+            found.locations[n]: found.row[which[found.file[which] == n]] for n in np.unique(found.file[which]).tolist()
+        }
+
 
 @dataclass(frozen=True)
 class Places:
