@@ -60,30 +60,10 @@ class SlotLog:
         with self.connection.cursor(binary=True) as cursor:
             return [data for (data,) in cursor.execute(RAW.format(f"'{self.slot}'", quoted)).fetchall()]
 
-    def read(
-        self,
-        tables: dict[str, tuple[str, ...]] | dict[int, TableOrder],
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        changes: int | None = None,
-        kinds: Callable[[Layout], list[str]] | None = None,
-        stop: Callable[[LogMessage], bool] = lambda _: False,
-        era: int = 0,
-    ) -> Reading:
-        """`tables`: name → key, or oids → orders."""
-        orders = {
-            self.oid(key) if isinstance(key, str) else key: order
-            if isinstance(order, TableOrder)
-            else TableOrder(str(key), 0, after, order)
-            for key, order in tables.items()
-        }
-        peek = Peek(self.slot, self.publication, upto, changes)
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            psycopg.connect(self.url, autocommit=True) as connection,
-        ):
-            found = read_log(connection, peek, orders, kinds or kinds_of, Path(folder), after=after, era=era, stop=stop)
+    def read(self, tables: dict[str, tuple[str, ...]] | dict[int, TableOrder], **how) -> Reading:
+        """`tables`: name → key, or oids → orders; `how` as `read_into`."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.read_into(Path(folder), tables, **how)
             made: dict[str, list[pa.Table]] = {}
             rejects: list[Reject] = []
             for segment in found.segments:
@@ -93,6 +73,28 @@ class SlotLog:
                 made.setdefault(segment.stream, []).append(copied)
                 assert copied.num_rows == segment.rows
             return Reading(found, made, rejects)
+
+    def read_into(
+        self,
+        folder: Path,
+        tables: dict[str, tuple[str, ...]] | dict[int, TableOrder],
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        changes: int | None = None,
+        kinds: Callable[[Layout], list[str]] | None = None,
+        stop: Callable[[LogMessage], bool] = lambda _: False,
+        era: int = 0,
+    ) -> LogRead:
+        orders = {
+            self.oid(key) if isinstance(key, str) else key: order
+            if isinstance(order, TableOrder)
+            else TableOrder(str(key), 0, after, order)
+            for key, order in tables.items()
+        }
+        peek = Peek(self.slot, self.publication, upto, changes)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return read_log(connection, peek, orders, kinds or kinds_of, folder, after=after, era=era, stop=stop)
 
 
 def own_splits(segment, count: int = 1) -> tuple[SegmentSplit, ...]:

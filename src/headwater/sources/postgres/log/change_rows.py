@@ -8,7 +8,7 @@ key though it did not change (when it lies in TOAST). So keys are compared where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,6 @@ from headwater.sources.sql.copy_binary import Numbers
 
 _TAG = 5  # bytes of letter and oid, before what says whose image follows: N new, K the former key, O the former row
 _NEW, _KEY, _OLD = b"NKO"
-_NUMBERS = 4  # per message; the first ones are a copy's
 
 
 @dataclass
@@ -31,11 +30,10 @@ class ChangedRows:
     """Rows with their values as texts, not typed yet."""
 
     columns: list[Cells]
+    texts: list[pa.Array]
     ops: Numbers  # letters
     sources: Numbers  # row → its message
-    minors: Numbers
     moved: Numbers  # the rows that are inserts under a new key; right before each stands the delete of the former
-    texts: list[pa.Array] = field(default_factory=list)
 
 
 def changed_rows(raw: RawRows, layout: Layout, key: Sequence[str]) -> ChangedRows:
@@ -58,17 +56,14 @@ def changed_rows(raw: RawRows, layout: Layout, key: Sequence[str]) -> ChangedRow
         named = {number for number, column in enumerate(layout.columns) if column.in_identity} == set(keyed)
         _only(columns, keyed, np.flatnonzero((letters == wire.DELETE) & ((tags == _OLD) | (not named))))
     ops = _OPS[letters]
-    sources, minors = np.arange(len(letters)), np.full(len(letters), _NUMBERS - 1)
+    sources = np.arange(len(letters))
     if len(moved):
         places = np.searchsorted(told, moved)
         columns, sources = _with_deletes(columns, former, keyed, moved, places)
         moved = moved + np.arange(1, len(moved) + 1)
-        ops, minors = ops[sources], minors[sources]
+        ops = ops[sources]
         ops[moved], ops[moved - 1] = ord("c"), ord("d")
-    minors = minors + _NUMBERS * raw.numbers[sources]
-    found = ChangedRows(columns, ops, sources, minors, moved)
-    found.texts = [texts(buffer, column) for column in columns]
-    return found
+    return ChangedRows(columns, [texts(buffer, column) for column in columns], ops, sources, moved)
 
 
 _OPS = np.zeros(256, np.uint8)

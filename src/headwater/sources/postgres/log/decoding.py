@@ -62,7 +62,7 @@ class Decoder:
         nulls = [pa.nulls(1, field.type) for field in schema]
         made = [
             pa.array(["t"]),
-            _positions(np.array([lsn]) + self.era, np.array([4 * number + 3])),
+            _positions(np.array([lsn]) + self.era, np.array([number])),
             pa.array([time], _MOMENT),
             pa.array([str(transaction)]),
         ]
@@ -131,7 +131,7 @@ class Decoder:
         count, sources = len(rows.ops), rows.sources
         edges = pa.py_buffer(np.arange(count + 1, dtype=np.int32))
         ops = pa.Array.from_buffers(pa.string(), count, [None, edges, pa.py_buffer(rows.ops)])
-        places = _positions(raw.lsns[sources] + self.era, rows.minors)
+        places = _positions(raw.lsns[sources] + self.era, raw.numbers[sources])
         times = pa.array(raw.times[sources]).view(_MOMENT)
         different, at = np.unique(raw.transactions, return_inverse=True)
         transactions = pa.array(different).cast(pa.string()).take(pa.array(at[sources]))
@@ -155,8 +155,9 @@ class Decoder:
         return Reject(self.stream, place, reason, json.dumps(values, ensure_ascii=False).encode(), more)
 
 
-def _positions(places: Numbers, minors: Numbers) -> pa.Array:
-    return packed(places.astype(np.uint64), minors.astype(np.uint64))
+def _positions(places: Numbers, numbers: Numbers) -> pa.Array:
+    """As `model.changes.position` says for a slot."""
+    return packed(places.astype(np.uint64), (4 * numbers + 3).astype(np.uint64))
 
 
 def _which_rows(rows: ChangedRows) -> pa.Array:

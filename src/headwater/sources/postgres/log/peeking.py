@@ -29,6 +29,7 @@ _SIGNATURE = 19  # of COPY's binary format, before its first row
 _ROW = b"\0\1"  # a row of one field
 _MOST_CHANGES = 2**31 - 1
 _FIRST_WITH_MESSAGES = 140_000
+_COPY_ANEW = "copy the tables anew: headwater rewind PIPELINE --to snapshot"
 _STATE = re.compile(r"\((\w{5})\)$")
 
 Connection = psycopg.Connection[Any]
@@ -83,9 +84,20 @@ def peeked(connection: Connection, peek: Peek) -> Generator[Messages, None, None
     with _translated(peek):
         connection.execute(f"{set_session()}, set_config('statement_timeout', '0', false)")
         connection.execute("SET client_encoding TO 'UTF8'")
+        _check_publication(connection, peek)
         query = peek_sql(peek, connection.info.server_version)
         for chunk in _copied(connection, query) if can_copy(connection) else _through_libpq(connection, query):
             yield from _pieces(chunk)
+
+
+def _check_publication(connection: Connection, peek: Peek) -> None:
+    """PostgreSQL 18 only warns of a publication that is not there, and shows an empty log."""
+    asked = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
+    if not connection.execute(asked, [peek.publication]).fetchone():
+        raise SourceChanged(
+            f"slot {peek.slot}: publication {peek.publication} does not exist",
+            hint=f"changes since it was dropped cannot be read; {_COPY_ANEW}",
+        )
 
 
 def peek_sql(peek: Peek, server_version: int) -> str:
@@ -158,13 +170,10 @@ def _ours(peek: Peek, error: Exception) -> HeadwaterError:
         case "55000":
             return SourceChanged(
                 said,
-                hint="what a lost slot kept is gone (wal_status in pg_replication_slots); copy the tables anew: headwater rewind PIPELINE --to snapshot",
+                hint=f"when the slot is lost (wal_status in pg_replication_slots), what it kept is gone; {_COPY_ANEW}",
             )
         case "42704":
-            return SourceChanged(
-                said,
-                hint="slot or publication was dropped, and what it kept is gone; copy the tables anew: headwater rewind PIPELINE --to snapshot",
-            )
+            return SourceChanged(said, hint=f"what a slot kept goes with it; {_COPY_ANEW}")
         case "55006":
             return SourceUnreachable(
                 said, hint="another process reads this slot; each pipeline needs a slot of its own"

@@ -68,7 +68,7 @@ def _bytes(texts: pa.Array) -> pa.Array:
         if (letters[begins + place] != letter).any():
             raise pa.ArrowInvalid(r"not \x")
         digits[begins + place] = False
-    held = binascii.unhexlify(letters[digits])
+    held = binascii.unhexlify(letters[digits].data)
     valid = texts.is_valid().to_numpy(zero_copy_only=False)
     lengths = np.zeros(len(texts) + 1, np.int32)
     lengths[1:][valid] = sizes // 2 - 1
