@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import decimal
+import json
 import shutil
 import socket
 import ssl
@@ -76,6 +77,7 @@ VALUES = {
     "local": st.datetimes(),
     "instant": st.datetimes(timezones=st.just(dt.UTC)),
     "words": TEXTS,
+    "tree": st.dictionaries(TEXTS, st.none() | TEXTS | st.integers(), max_size=3).map(json.dumps),
     "bytes": st.one_of(st.binary(max_size=40), st.sampled_from([LOOKALIKE, b"d" + LOOKALIKE * 3, b"Z\0\0\0\5I"])),
 }
 ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()}), max_size=60)
@@ -89,7 +91,10 @@ def table(database):
 
 
 def split(url: str, sql: str, columns: dict[str, tuple[str, str]] = COLUMNS) -> PostgresSplit:
-    kept = tuple(Column(name, kinds[1], nullable=True, declared=kinds[0]) for name, kinds in columns.items())
+    kept = tuple(
+        Column(name, kind, nullable=True, as_text=declared == "jsonb", is_jsonb=declared == "jsonb", declared=declared)
+        for name, (declared, kind) in columns.items()
+    )
     return PostgresSplit(RowNames("t", kept, (), "id"), Secret(url), snapshot(url), sql)
 
 

@@ -31,6 +31,7 @@ COLUMNS = (
     Column("id", "int64", nullable=False),
     Column('odd "name"', "string", nullable=True),
     Column("payload", "string", nullable=True, as_text=True),
+    Column("tree", "string", nullable=True, as_text=True, is_jsonb=True),
 )
 SEEN = SnapshotSeen("cluster", (3 << 32) + 900, ((3 << 32) + 890, (3 << 32) + 895))
 EARLIER = SnapshotSeen("cluster", (3 << 32) + 800, ((3 << 32) + 790,))

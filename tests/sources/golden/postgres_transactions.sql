@@ -8,7 +8,7 @@ SELECT "id" FROM "sales"."order's" WHERE ("the cursor" > 7 AND "the cursor" <= 2
 SELECT "id" FROM "sales"."order's" WHERE (("the cursor" <= 200 AND ("the cursor" <= 180 OR NOT (AGE(xmin) BETWEEN 0 AND AGE(CAST('900' AS xid)) OR xmin = ANY(CAST('{890,895}' AS xid[]))))) AND "the cursor" > 90) AND ("the cursor" > 100 OR (AGE(xmin) BETWEEN 0 AND AGE(CAST('800' AS xid)) OR xmin = ANY(CAST('{790}' AS xid[]))));
 
 -- bounded, nothing open before
-SELECT "id" FROM "sales"."order's" WHERE ("the cursor" <= 200 AND ("the cursor" <= 200 OR NOT (AGE(xmin) BETWEEN 0 AND AGE(CAST('900' AS xid)) OR xmin = ANY(CAST('{890,895}' AS xid[]))))) AND "the cursor" > 100;
+SELECT "id" FROM "sales"."order's" WHERE "the cursor" <= 200 AND "the cursor" > 100;
 
 -- scan
 SELECT "id" FROM "sales"."order's" WHERE ("the cursor" <= 200 AND NOT (AGE(xmin) BETWEEN 0 AND AGE(CAST('900' AS xid)) OR xmin = ANY(CAST('{890,895}' AS xid[])))) AND ("the cursor" > 100 OR (AGE(xmin) BETWEEN 0 AND AGE(CAST('800' AS xid)) OR xmin = ANY(CAST('{790}' AS xid[]))));

@@ -43,6 +43,7 @@ _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 _INT64_DIGITS = 18
 _GROUP = 4  # decimal digits in one of numeric's groups
 _NEGATIVE, _SPECIAL = 0x4000, 0xC000
+_JSONB_FORM = 1
 
 
 def readable(columns: Sequence[Column]) -> bool:
@@ -96,7 +97,7 @@ _Reader = Callable[[_Chunk, Numbers, Column, str], _Read]
 
 def _reader(column: Column) -> _Reader | None:
     if column.kind in ("string", "binary"):
-        return _bytes
+        return _jsonb if column.is_jsonb else _bytes
     if column.kind in _WIRE:
         return _fixed
     return _decimal if _DECIMAL.fullmatch(column.kind) else None
@@ -138,18 +139,32 @@ def _narrower(
 def _bytes(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> _Read:
     lengths = chunk.windows(at, [("length", ">i4")])["length"].astype(np.int32)
     null = lengths == -1
+    return _gathered(chunk, at + _LENGTH, lengths, null, column)
+
+
+def _jsonb(chunk: _Chunk, at: Numbers, column: Column, stream: str) -> _Read:
+    """A text after the number of its form."""
+    found = chunk.windows(at, [("length", ">i4"), ("form", "u1")])
+    lengths = found["length"].astype(np.int32)
+    null = lengths == -1
+    if not np.all((found["form"] == _JSONB_FORM) | null):
+        raise RunError(f"{stream}: column {column.name} (jsonb) has values in another form than {_JSONB_FORM}")
+    skipped = np.where(null, 0, 1) if null.any() else 1
+    return _gathered(chunk, at + (_LENGTH + skipped), lengths - 1, null, column)
+
+
+def _gathered(chunk: _Chunk, begin: Numbers, lengths: Numbers, null: Numbers, column: Column) -> _Read:
     nulls = bool(null.any())
-    begin = at + _LENGTH
     end = begin + (np.where(null, 0, lengths) if nulls else lengths)
     # Values and what lies between them, in turn: one array over the chunk as it is, of which Arrow takes every other.
-    edges = np.empty(2 * len(at) + 1, np.int32)
+    edges = np.empty(2 * len(begin) + 1, np.int32)
     edges[0:-1:2], edges[1::2] = begin, end
     edges[-1] = end[-1]
-    spread = pa.Array.from_buffers(pa.binary(), 2 * len(at), [None, pa.py_buffer(edges), chunk.buffer])
-    taken = spread.take(pa.array(np.arange(0, 2 * len(at), 2, dtype=np.int32)))
+    spread = pa.Array.from_buffers(pa.binary(), 2 * len(begin), [None, pa.py_buffer(edges), chunk.buffer])
+    taken = spread.take(pa.array(np.arange(0, 2 * len(begin), 2, dtype=np.int32)))
     buffers = taken.buffers()
     validity = _bitmap(null) if nulls else None
-    return _Read(pa.Array.from_buffers(arrow_type(column.kind), len(at), [validity, *buffers[1:]]), end)
+    return _Read(pa.Array.from_buffers(arrow_type(column.kind), len(begin), [validity, *buffers[1:]]), end)
 
 
 def _decimal(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> _Read:
@@ -163,7 +178,8 @@ def _decimal(chunk: _Chunk, at: Numbers, column: Column, _stream: str) -> _Read:
     groups = np.where(null, 0, found["groups"])
     sign = np.where(null, 0, found["sign"])
     special = (sign & _SPECIAL) == _SPECIAL
-    digits = [np.where(n < groups, found[f"group{n}"], 0).astype(np.int64) for n in range(most)]
+    longest = min(most, int(groups.max(initial=0)))
+    digits = [np.where(n < groups, found[f"group{n}"], 0).astype(np.int64) for n in range(longest)]
     limbs_of = _limbs if target.precision <= _INT64_DIGITS else wide_limbs
     limbs, long = limbs_of(digits, found["power"].astype(np.int64), sign == _NEGATIVE, target)
     long |= groups > most
@@ -204,9 +220,11 @@ def _shifted(group: Numbers, power: Numbers, target: pa.DataType) -> tuple[Numbe
     raised = group * _POWERS[np.maximum(digits, 0)]
     if digits.min(initial=0) >= 0:
         return raised, wrong
-    divisor = _POWERS[np.maximum(-digits, 0)]
-    wrong |= (digits < 0) & (group % divisor != 0)
-    return np.where(digits < 0, group // divisor, raised), wrong
+    # A group that goes on behind the last digit has the same share of its digits there in every row.
+    divisor = 10 ** (-target.scale % _GROUP)
+    whole = group // divisor
+    wrong |= (digits < 0) & (whole * divisor != group)
+    return np.where(digits < 0, whole, raised), wrong
 
 
 def _unkept(chunk: _Chunk, at: Numbers, following: Numbers, masks: Mapping[str, Numbers]) -> dict[str, dict[int, str]]:

@@ -197,7 +197,8 @@ def _described(session: PostgresSession, settings: SqlSource, subject: Subject, 
 def _column(name: str, oid: int, modifier: int, declared: str, *, text: bool) -> Column:
     kind = None if text else postgres_types.kind_of(oid, modifier)
     if kind is None:
-        return Column(name, "string", nullable=True, as_text=True, declared=declared)
+        is_jsonb = oid == postgres_types.JSONB
+        return Column(name, "string", nullable=True, as_text=True, is_jsonb=is_jsonb, declared=declared)
     return Column(name, kind, nullable=True, declared=declared)
 
 

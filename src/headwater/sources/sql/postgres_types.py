@@ -23,6 +23,7 @@ _KINDS = {
     1184: "timestamptz",
 }
 NUMERIC = 1700
+JSONB = 3802
 PADDED = 1042
 _CURSORS = {
     20: CursorType.INTEGER,

@@ -26,6 +26,7 @@ class Column:
     kind: str
     nullable: bool
     as_text: bool = False
+    is_jsonb: bool = False  # PostgreSQL sends its text after one byte; with a cast the server would copy it once more
     declared: str = ""  # the database's own name of the type, for messages
 
 

@@ -128,7 +128,10 @@ def snapshot_window(
     conditions: list[Condition] = [] if floor is None else [above(subject, floor)]
     conditions.append(with_value(subject) if end is None or end.value is None else at_most(subject, end.value))
     old = exp.Not(this=exp.Paren(this=fresh(seen)))
-    conditions.append(old if low_end is None else exp.or_(at_most(subject, low_end), old))
+    if low_end is None:
+        conditions.append(old)
+    elif end is None or end.value is None or subject.kind.order(low_end) < subject.kind.order(end.value):
+        conditions.append(exp.or_(at_most(subject, low_end), old))
     if start is not None and start.value is not None:
         conditions += _not_done(subject, start, start.value, low_start)
     return conditions
@@ -315,7 +318,8 @@ def _selected(subject: Subject, column: Column) -> Condition:
     plain = exp.column(identifier(column.name))
     if subject.dialect in jdbc_sql.DIALECTS:
         return jdbc_sql.selected(subject.dialect, column, plain)
-    return exp.alias_(cast(plain, "text"), column.name, quoted=True) if column.as_text else plain
+    is_cast = column.as_text and not column.is_jsonb
+    return exp.alias_(cast(plain, "text"), column.name, quoted=True) if is_cast else plain
 
 
 def _xid(full: int) -> Condition:
