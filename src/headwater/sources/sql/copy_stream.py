@@ -172,7 +172,8 @@ class _Copy:
         """
         none = np.empty(0, np.int64)
         filled = data[: self._filled]
-        found = np.sort(np.concatenate([2 * np.flatnonzero(_pairs(filled, odd) == _D_ZERO) + odd for odd in (0, 1)]))
+        even, odd = (2 * np.flatnonzero(_pairs(filled, odd) == _D_ZERO) + odd for odd in (0, 1))
+        found = np.sort(np.concatenate([even, odd]), kind="stable")  # which merges what is sorted already
         found = found[found < self._filled - _HEAD - _FIELDS]
         found = found[(data[found + _HEAD] == self._fields[0]) & (data[found + _HEAD + 1] == self._fields[1])]
         if not len(found) or found[0] != 0:
