@@ -59,21 +59,24 @@ def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> 
         caught_up(pipeline)
     for kind, pipeline in pipelines.items():
         seconds = caught_up(pipeline)
-        print(f"first copy of {asked.rows:,} rows, {kind}: {seconds:.2f} s, {asked.rows / seconds:,.0f} rows/s", flush=True)
+        print(
+            f"first copy of {asked.rows:,} rows, {kind}: {seconds:.2f} s, {asked.rows / seconds:,.0f} rows/s",
+            flush=True,
+        )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE PUBLICATION peer FOR TABLE orders")
         connection.execute("SELECT pg_create_logical_replication_slot('peer', 'pgoutput')")
     began = time.monotonic()
     change_orders(url, "orders", asked.rows, asked.changes, asked.rows + 1)
     print(f"{asked.changes:,} changes written in {time.monotonic() - began:.1f} s", flush=True)
-    rates = {"reading and decoding": asked.changes / decoding(pipelines["merge"])}
+    changes, seconds = decoding(pipelines["merge"])
+    rates = {"reading and decoding": changes / seconds}
     for kind, pipeline in pipelines.items():
-        seconds = caught_up(pipeline)
-        rates[kind] = asked.changes / seconds
+        rates[kind] = changes / caught_up(pipeline)
         name = f"lake.bench.orders_{word(kind)}"
         found = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()  # noqa: S608
         assert tuple(found) == digest(url, "orders"), (tuple(found), digest(url, "orders"))
-    peer = debezium(url, asked.changes, folder) if asked.peer else None
+    peer = debezium(url, changes, folder) if asked.peer else None
     for what, rate in rates.items():
         against = f"   {rate / peer:5.1f} × Debezium" if peer else ""
         print(f"{what:<22} {rate:>10,.0f} changes/s{against}")
@@ -107,25 +110,29 @@ def caught_up(pipeline: Pipeline) -> float:
         if result.outcome == "nothing new":
             return time.monotonic() - began
         shares = ", ".join(f"{landing.sink} {landing.seconds:.2f} s" for landing in result.landings)
-        print(f"    {pipeline.name}: {sum(x.rows for x in result.landings):,} rows in {result.seconds:.2f} s ({shares})", flush=True)
+        print(
+            f"    {pipeline.name}: {sum(x.rows for x in result.landings):,} rows in {result.seconds:.2f} s ({shares})",
+            flush=True,
+        )
 
 
-def decoding(pipeline: Pipeline) -> float:
-    """Seconds to read the slot and decode it into typed Arrow, in this process, without landing it."""
+def decoding(pipeline: Pipeline) -> tuple[int, float]:
+    """Changes and seconds: the slot read and decoded into typed Arrow, in this process, without landing it."""
     source = open_source(pipeline.settings.source, pipeline.folder, 2)
     began = time.monotonic()
     plan = source.plan(pipeline.progress().mark)
     seconds = time.monotonic() - began
-    print(f"    read and decoded {sum(stream.rows or 0 for stream in plan.streams):,} changes in {seconds:.2f} s", flush=True)
+    changes = sum(stream.rows or 0 for stream in plan.streams)
+    print(f"    read and decoded {changes:,} changes in {seconds:.2f} s", flush=True)
     source.close()
-    return seconds
+    return changes, seconds
 
 
 def debezium(url: str, changes: int, folder: Path) -> float:
     port = url.rpartition(":")[2].partition("/")[0]
     command = [sys.executable, str(Path(__file__).with_name("debezium_receiver.py")), "127.0.0.1", port, "peer", "peer"]
-    made = subprocess.run([*command, str(changes * 99 // 100), str(folder)], capture_output=True, text=True, check=True)  # noqa: S603
-    said = json.loads(made.stdout.strip().splitlines()[-1])
+    made = subprocess.run([*command, str(changes), str(folder)], capture_output=True, text=True, check=True, cwd=folder)  # noqa: S603
+    said = json.loads(next(line for line in made.stdout.splitlines() if line.startswith("{")))
     print(f"    Debezium: {said['count']:,} events in {said['seconds']:.1f} s", flush=True)
     return float(said["rate"])
 

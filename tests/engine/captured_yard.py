@@ -184,7 +184,7 @@ class Load:
             )
         if chance.random() < 0.05:
             with connection.cursor() as cursor, cursor.copy("COPY whole (id, t) FROM STDIN") as copy:
-                base = 1000 + number * 10_000 + chance.randrange(5000)
+                base = chance.randrange(10**8, 2 * 10**9)
                 for n in range(5):
                     copy.write_row((base + n, "copied"))
 

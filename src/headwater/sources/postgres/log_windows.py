@@ -79,7 +79,8 @@ class LogWindows:
             found = self._read(start, start.tables, place)
             window = self._of_one_key(start, tables, found, place, more=True)
             return replace(window, end=replace(window.end, cut=place)) if window.end.lsn == place else window
-        return self._of_one_key(start, tables, found, None, more=upto is not None)
+        labelled = any(isinstance(_note(note), Label) for note in found.notes)  # it was read no further than that
+        return self._of_one_key(start, tables, found, None, more=upto is not None or labelled)
 
     def again(self, start: LsnMark, end: LsnMark) -> LogWindow:
         """A window that was planned before, perhaps by another process. Raises SourceChanged where the log is another."""

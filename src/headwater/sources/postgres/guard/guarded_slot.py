@@ -18,6 +18,8 @@ from headwater.sources.postgres.guard.slot_state import GuardState, look
 from headwater.sources.postgres.guard.timelines import with_timelines
 from headwater.sources.sql.postgres_session import PostgresSession
 
+_PLUGIN = "pgoutput"
+
 
 @dataclass(frozen=True)
 class Looked:
@@ -50,7 +52,7 @@ class GuardedSlot:
         """As `look`, and does what the slot needs: a heartbeat, or its end where it would fill the disk."""
         state = self.state(mark)
         verdict = self._judged(state, mark)
-        if verdict.give_up_slot:
+        if verdict.give_up_slot and _begun(mark):
             drop_slot(self._session, self._settings.slot)
         if verdict.error and _begun(mark):
             raise verdict.error
@@ -73,8 +75,8 @@ class GuardedSlot:
         """
         state = self.state(None)
         slot = state.slot
-        if slot is not None and slot.lost:
-            drop_slot(self._session, slot.name)
+        if slot is not None and slot.lost and (slot.plugin, slot.database) == (_PLUGIN, state.server.database):
+            drop_slot(self._session, slot.name)  # nobody can read it any more
             slot = None
         if slot is None:
             place = create_slot(self._session, self._settings.slot, failover=self._settings.failover)
