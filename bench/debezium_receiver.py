@@ -1,6 +1,6 @@
 """Debezium's embedded engine, receiving a slot's changes into nothing. Prints how many and how fast, as JSON.
 
-    python bench/debezium_receiver.py HOST PORT SLOT PUBLICATION COUNT FOLDER
+python bench/debezium_receiver.py HOST PORT SLOT PUBLICATION COUNT FOLDER
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Counting(BasePythonChangeHandler):
         self.count, self.began, self.ended = 0, 0.0, 0.0
         self.done = threading.Event()
 
-    def handleJsonBatch(self, records) -> None:  # noqa: ANN001, N802 - the engine's own name
+    def handleJsonBatch(self, records) -> None:  # noqa: N802 - the engine's own name
         now = time.monotonic()
         if not self.count:
             self.began = now
@@ -63,7 +63,9 @@ def main(host: str, port: str, slot: str, publication: str, wanted: int, folder:
     thread.start()
     handler.done.wait(300)
     seconds = handler.ended - handler.began
-    print(json.dumps({"count": handler.count, "seconds": seconds, "rate": handler.count / max(seconds, 1e-9)}), flush=True)
+    print(
+        json.dumps({"count": handler.count, "seconds": seconds, "rate": handler.count / max(seconds, 1e-9)}), flush=True
+    )
     engine.close()
 
 

@@ -74,7 +74,7 @@ def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> 
     for kind, pipeline in pipelines.items():
         rates[kind] = changes / caught_up(pipeline)
         name = f"lake.bench.orders_{word(kind)}"
-        found = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()  # noqa: S608
+        found = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()
         assert tuple(found) == digest(url, "orders"), (tuple(found), digest(url, "orders"))
     peer = debezium(url, changes, folder) if asked.peer else None
     for what, rate in rates.items():
@@ -131,7 +131,7 @@ def decoding(pipeline: Pipeline) -> tuple[int, float]:
 def debezium(url: str, changes: int, folder: Path) -> float:
     port = url.rpartition(":")[2].partition("/")[0]
     command = [sys.executable, str(Path(__file__).with_name("debezium_receiver.py")), "127.0.0.1", port, "peer", "peer"]
-    made = subprocess.run([*command, str(changes), str(folder)], capture_output=True, text=True, check=True, cwd=folder)  # noqa: S603
+    made = subprocess.run([*command, str(changes), str(folder)], capture_output=True, text=True, check=True, cwd=folder)
     said = json.loads(next(line for line in made.stdout.splitlines() if line.startswith("{")))
     print(f"    Debezium: {said['count']:,} events in {said['seconds']:.1f} s", flush=True)
     return float(said["rate"])
@@ -174,7 +174,8 @@ def latency(pipeline: Pipeline, url: str, seconds: int) -> None:
         if result.error:
             raise result.error
         landed, mark = time.time(), pipeline.progress().mark
-        assert isinstance(mark, LsnMark) and mark.commit
+        assert isinstance(mark, LsnMark)
+        assert mark.commit
         upto = mark.commit.time / 1e6
         cycles.append(result.seconds)
         while seen < len(commits) and commits[seen] <= upto + 0.001:

@@ -162,12 +162,12 @@ class Load:
 
     def work(self, transactions: int) -> None:
         with psycopg.connect(self._database, autocommit=True) as connection:
-            for number in range(transactions):
-                self._transaction(connection, number)
+            for _ in range(transactions):
+                self._transaction(connection)
 
-    def _transaction(self, connection, number: int) -> None:
+    def _transaction(self, connection) -> None:
         chance = self._chance
-        with connection.transaction() as _:
+        with connection.transaction():
             for _ in range(chance.randrange(1, 6)):
                 if chance.random() < 0.15:
                     with connection.transaction(force_rollback=chance.random() < 0.5):

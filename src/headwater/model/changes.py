@@ -72,6 +72,15 @@ class ChangeRows(Rows, Protocol):
 
 
 @runtime_checkable
+class CopiedRows(ChangeRows, Protocol):
+    """Changes that may be a copy of a table: reads of one snapshot, no two of one key, behind a truncate."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether they are. Of a copy in several windows only the first brings the truncate."""
+
+
+@runtime_checkable
 class EventRows(ChangeRows, Protocol):
     """Changes whose events can be told apart, so that a log of them keeps each once."""
 

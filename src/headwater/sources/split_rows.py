@@ -48,6 +48,7 @@ class ArrowChangeRows(ArrowRows):
     table_columns: tuple[str, ...] = ()
     event_key: tuple[str, ...] = ()
     arrival: str = ""
+    is_copy: bool = False
 
 
 def _data_source(schema: pa.Schema, splits: tuple[Split, ...]) -> type[DataSource]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.config.sinks import IcebergSink as IcebergSettings
+from headwater.model.changes import CopiedRows
 from headwater.model.errors import PublishConflict, SinkUnreachable
 from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
@@ -223,7 +224,10 @@ class OneLanding:
         rows, forced = self._rows, self._settings.upsert
         if isinstance(rows, ShapedChanges) and isinstance(self._files, ChangeFiles):
             columns = tuple(rows.changes.table_columns)
-            changes = ChangesOrder(rows.stream, self._key, columns, rows.shape, forced, self._aside)
+            is_copy = (
+                isinstance(rows.changes, CopiedRows) and rows.changes.is_copy and self._key == tuple(rows.changes.key)
+            )
+            changes = ChangesOrder(rows.stream, self._key, columns, rows.shape, forced, self._aside, is_copy)
             made = History if rows.shape.mode == "history" else CurrentState
             return made(self._known.spark, self._table, self._files, changes)
         if self._part:

@@ -127,7 +127,7 @@ def now_of_keys(rows: SnapshotRows, mark: LsnMark, keys: Mapping[str, pa.Table])
         gone = _without(wanted.select(list(source.key)), pa.concat_tables([there, aside]))
         place = position(mark.place(rows.snapshot.lsn), _COPIED)
         held = HeldSplit((*found, *_deletes(gone, source.schema, place, rows.snapshot.moment)), tuple(rejects))
-        yield Again(replace(source, splits=(held,)))
+        yield Again(replace(source, splits=(held,), is_copy=False))
 
 
 def _keys_of(rejects: Sequence[Reject], seen: TableSeen, rows: ArrowChangeRows) -> pa.Table:

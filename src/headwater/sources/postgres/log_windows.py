@@ -23,6 +23,7 @@ from headwater.model.secret import masked
 from headwater.sources.postgres.change_schema import ARRIVAL, EVENT_KEY, stream_schema
 from headwater.sources.postgres.evolving import homes, learned
 from headwater.sources.postgres.guard.notes import Cut, Label, parse_note
+from headwater.sources.postgres.guard.sameness import COPY_AGAIN
 from headwater.sources.postgres.kinds import Kinds
 from headwater.sources.postgres.log.layout import Layout
 from headwater.sources.postgres.log.peeking import Peek
@@ -68,6 +69,7 @@ class LogWindows:
         size = self._settings.window
         upto = _before(start.lsn + size, flushed)
         found = self._read(start, start.tables, upto)
+        self._check_history(start, found)
         while upto is not None and not _brings(found, start):
             size *= 2  # transactions come whole: one that commits far behind is waited for
             upto = _before(start.lsn + size, flushed)
@@ -82,6 +84,19 @@ class LogWindows:
         labelled = any(isinstance(_note(note), Label) for note in found.notes)  # it was read no further than that
         return self._of_one_key(start, tables, found, None, more=upto is not None or labelled)
 
+    def _check_history(self, start: LsnMark, found: LogRead) -> None:
+        """A slot that fell back shows the mark's own transaction again; where another one stands, it is another log (G9)."""
+        known = found.last_known
+        if start.commit is None or known is None or known.lsn < start.commit.lsn:
+            return
+        if CommitSeen(known.lsn, known.transaction, known.time) != start.commit:
+            raise SourceChanged(
+                f"slot {self._settings.slot} holds transaction {known.transaction} at {lsn_text(known.lsn)}, and the mark saw "
+                f"{start.commit.transaction} at {lsn_text(start.commit.lsn)}: the server was restored, or failed over to another "
+                "history",
+                hint=COPY_AGAIN,
+            )
+
     def again(self, start: LsnMark, end: LsnMark) -> LogWindow:
         """A window that was planned before, perhaps by another process. Raises SourceChanged where the log is another."""
         keyed = _with_keys(start.tables, {stream: table.key for stream, table in end.tables.items()})
@@ -91,7 +106,7 @@ class LogWindows:
             raise SourceChanged(
                 f"slot {self._settings.slot}: the unfinished window ends with the transaction at "
                 f"{lsn_text(end.commit.lsn)}, and the log there is another one now",
-                hint="copy the tables again: headwater rewind NAME --to snapshot",
+                hint=COPY_AGAIN,
             )
         return LogWindow(end, _of_these_keys(found, keyed))
 

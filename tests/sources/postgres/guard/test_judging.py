@@ -10,7 +10,7 @@ import pytest
 from headwater.config.frozen import SecretText
 from headwater.config.postgres_source import PostgresSource, SlotGuard
 from headwater.model.errors import InputError, SlotOverBudget, SourceChanged, SourceUnreachable
-from headwater.model.lsn_mark import CommitSeen, LsnMark
+from headwater.model.lsn_mark import LsnMark
 from headwater.sources.postgres.guard.judging import Verdict, judge
 from headwater.sources.postgres.guard.slot_state import GuardState, OldestTransaction, ServerState, SlotState
 
@@ -184,10 +184,3 @@ def test_a_heartbeat_comes_when_the_log_has_grown_and_the_time_has_passed():
     assert judged(server=grown, heartbeat_at=NOW - dt.timedelta(seconds=60)).heartbeat
     assert not judged(server=grown, heartbeat=None).heartbeat
     assert not judged(server={**grown, "standby": True}).heartbeat
-
-
-def test_a_slot_before_the_marks_commit_has_to_show_it_again():
-    mark = replace(MARK, commit=CommitSeen(AT - 50, 7, 0))
-    assert judged(mark=mark, slot={"confirmed": AT - 60}).check_commit
-    assert not judged(mark=mark).check_commit
-    assert not judged(slot={"confirmed": AT - 60}).check_commit

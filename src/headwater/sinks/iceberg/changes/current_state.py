@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from headwater.sinks.iceberg.naming import quote
 from headwater.sinks.iceberg.removing import removal_of, unreadable
 from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
+from headwater.sinks.iceberg.table import PlannedFile
 from headwater.sinks.iceberg.upsert import DELETE_FILES, UpsertPlan
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ TRUNCATED_PROPERTY = "headwater.truncated"
 
 class CurrentState(TableOfChanges):
     """The last change of every key."""
+
+    _is_all_new = False
 
     @property
     def _barrier(self) -> int:
@@ -60,7 +64,25 @@ class CurrentState(TableOfChanges):
         barrier, positions = self._barrier, self._batch.positions[self._last]
         return self._last if barrier < 0 else self._last[positions > Positions.same(barrier, len(self._last))]
 
+    def _copied_onto(self) -> Sequence[PlannedFile] | None:
+        """The table's files, where a copy comes onto nothing but what its truncate makes void; else None.
+
+        Then none of its keys can be there, and none of its rows is late. Earlier windows of the same copy brought other
+        keys; its position follows right behind the truncate's.
+        """
+        files, copied = self._files, self._barrier + 1
+        if not self._order.is_copy or self._order.forced != "auto" or files.staged or files.deletes:
+            return None
+        planned = self._seeker.every_file()
+        last = [self._seeker.last_position(file) for file in planned]
+        return planned if all(position is not None and position <= copied for position in last) else None
+
     def plan(self) -> UpsertPlan:
+        onto = self._copied_onto()
+        self._is_all_new = onto is not None
+        if onto is not None:
+            self._planned = onto
+            return UpsertPlan("append", "a copy, of which nothing can be there")
         standing = self._standing
         if self._files.truncates:
             self._planned = self._seeker.every_file()
@@ -69,6 +91,8 @@ class CurrentState(TableOfChanges):
         return self._chosen(len(standing))
 
     def update(self, plan: UpsertPlan) -> Any | None:
+        if self._is_all_new:
+            return self._copied(plan)
         batch, standing = self._batch, self._standing
         hits, late = self._hits(plan, standing)
         applied = standing[~late[batch.numbers[standing]]] if len(standing) else standing
@@ -84,6 +108,16 @@ class CurrentState(TableOfChanges):
         seen = np.zeros(len(batch), np.bool_)
         seen[applied] = True
         return self._published(plan, removal, seen & ~batch.deletes)
+
+    def _copied(self, plan: UpsertPlan) -> Any:
+        """Every row of the landing counts; the table's own go."""
+        hits: dict[str, Numbers] = {}
+        if self._files.truncates:
+            self._add_void(hits)
+        removal = removal_of(self._planned, hits, drop=self._void_files())
+        self.rows, self.removed, self.way = self._files.rows, removal.rows, plan
+        self.properties = {TRUNCATED_PROPERTY: str(self._barrier)} if self._barrier > self._truncated else {}
+        return self._delta.update(plan.kind, self._planned, removal, {}) or self._table.append([])
 
     def on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
         """Carry out a `merge`: as `update`, by Spark. Where the table can, deletes keep their positions all the same."""

@@ -45,6 +45,7 @@ class ChangesOrder:
     shape: Shape
     forced: Forced
     aside: RowsAside
+    is_copy: bool = False  # reads of one snapshot, no two of one key
 
 
 class TableOfChanges(ABC):

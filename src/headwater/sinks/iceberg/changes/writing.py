@@ -118,6 +118,9 @@ class _Apart:
         """Inserts, updates and reads with all their values, as rows of the table."""
         for batch in batches:
             op, staged = batch.column(OP), pc.is_valid(batch.column(MISSING))
+            if pc.all(pc.equal(op, "r")).as_py() and not staged.true_count:
+                yield self._shape.rows_of(batch)  # a copy's
+                continue
             deletes, truncates = pc.equal(op, "d"), pc.equal(op, "t")
             if self._shape.marks_deletes:
                 staged = pc.or_(staged, deletes)

@@ -75,6 +75,7 @@ def copied_rows(url: Secret, order: CopyOrder) -> ArrowChangeRows:
         table_columns=tuple(name for name in order.schema.names if name not in beside),
         event_key=EVENT_KEY,
         arrival=ARRIVAL,
+        is_copy=True,
     )
 
 

@@ -6,14 +6,11 @@ import datetime as dt
 from dataclasses import dataclass, replace
 
 from headwater.config.postgres_source import PostgresSource
-from headwater.model.errors import SourceChanged
-from headwater.model.lsn import lsn_text
 from headwater.model.lsn_mark import LsnMark
 from headwater.sources.postgres.guard.acting import advance, drop_slot, heartbeat, log_standby_snapshot
 from headwater.sources.postgres.guard.creating import create_slot
 from headwater.sources.postgres.guard.judging import Verdict, judge
 from headwater.sources.postgres.guard.notes import cut_note, emit, label_note
-from headwater.sources.postgres.guard.sameness import COPY_AGAIN
 from headwater.sources.postgres.guard.slot_state import GuardState, look
 from headwater.sources.postgres.guard.timelines import with_timelines
 from headwater.sources.sql.postgres_session import PostgresSession
@@ -26,7 +23,6 @@ class Looked:
     """The slot and the log at one moment; nothing is wrong with them."""
 
     end: int  # how far the log is written
-    check_commit: bool = False  # the mark's own transaction must come again (G9)
     warnings: tuple[str, ...] = ()
 
 
@@ -46,7 +42,7 @@ class GuardedSlot:
         verdict = self._judged(state, mark)
         if verdict.error and _begun(mark):
             raise verdict.error
-        return Looked(state.server.lsn, verdict.check_commit, verdict.warnings)
+        return Looked(state.server.lsn, verdict.warnings)
 
     def guard(self, mark: LsnMark | None) -> Looked:
         """As `look`, and does what the slot needs: a heartbeat, or its end where it would fill the disk."""
@@ -62,7 +58,7 @@ class GuardedSlot:
             self._heartbeat_at = state.server.now
         if verdict.log_standby and (said := log_standby_snapshot(self._session)):
             warnings = (*warnings, said)
-        return Looked(state.server.lsn, verdict.check_commit, warnings)
+        return Looked(state.server.lsn, warnings)
 
     def _judged(self, state: GuardState, mark: LsnMark | None) -> Verdict:
         return judge(state, _begun(mark), self._settings, self._heartbeat_at)
@@ -124,15 +120,6 @@ class GuardedSlot:
     def ask_for_cut(self, lsn: int) -> None:
         """Let a window end right before that place."""
         emit(self._session, cut_note(lsn))
-
-    def another_log(self, mark: LsnMark) -> SourceChanged:
-        """The mark's transaction is not where it was."""
-        at = lsn_text(mark.commit.lsn) if mark.commit else lsn_text(mark.lsn)
-        return SourceChanged(
-            f"slot {self._settings.slot} has fallen back behind the mark, and the transaction that it saw at {at} is not "
-            "in the log any more: the server was restored or failed over to another history",
-            hint=COPY_AGAIN,
-        )
 
 
 def _begun(mark: LsnMark | None) -> LsnMark | None:

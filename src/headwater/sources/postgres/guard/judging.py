@@ -29,7 +29,6 @@ class Verdict:
     give_up_slot: bool = False  # drop it, then raise the error
     log_standby: bool = False  # let the server note which transactions run, so that restart_lsn can follow
     heartbeat: bool = False  # write a message, so that there is a commit to acknowledge
-    check_commit: bool = False  # the slot stands before the mark: a peek has to meet `mark.commit` again (G9)
 
 
 def judge(
@@ -53,7 +52,6 @@ def judge(
         warnings,
         log_standby=primary and state.server.version >= _LOG_STANDBY_VERSION and slot.restart_gap > _GAP_BYTES,
         heartbeat=primary and grown and _is_due(state.server.now, settings.guard.heartbeat, heartbeat_at),
-        check_commit=bool(mark and mark.commit and slot.confirmed is not None and slot.confirmed <= mark.commit.lsn),
     )
 
 
