@@ -75,15 +75,18 @@ def verify(
     def agreed(found: Verified) -> bool:
         if keep_extra and not any(_wrong(one, keep_extra=True) for one in found.tables):
             return False
-        out.say(_text(found, examples, keep_extra=keep_extra))
+        out.say(verified_text(found, examples, keep_extra=keep_extra))
         if not yes:
             confirm(out, "repair")
         return True
 
     with opened_project(flags, out, [file] if file else []) as project:
         verified = pipeline_named(project, name, file).verify(order, repair=agreed if repair else None)
-    out.value(_json(verified, examples, keep_extra=keep_extra), _text(verified, examples, keep_extra=keep_extra))
-    if not _is_right(verified, keep_extra=keep_extra):
+    out.value(
+        verified_json(verified, examples, keep_extra=keep_extra),
+        verified_text(verified, examples, keep_extra=keep_extra),
+    )
+    if not is_right(verified, keep_extra=keep_extra):
         raise typer.Exit(DIFFERENT)
 
 
@@ -104,7 +107,7 @@ def _wrong(one: Compared, *, keep_extra: bool) -> int:
     return counts["missing"] + counts["different"] + (0 if keep_extra else counts["extra"])
 
 
-def _is_right(verified: Verified, *, keep_extra: bool) -> bool:
+def is_right(verified: Verified, *, keep_extra: bool) -> bool:
     """Whether nothing is left to do."""
     done = {(one.sink, one.stream): one for one in verified.repaired}
     return all(_left(one, done.get((one.sink, one.stream)), keep_extra=keep_extra) == 0 for one in verified.tables)
@@ -117,11 +120,12 @@ def _left(one: Compared, repaired: Repaired | None, *, keep_extra: bool) -> int:
     return repaired.left + max(extra, 0)
 
 
-def _json(verified: Verified, examples: int, *, keep_extra: bool) -> dict[str, Json]:
+def verified_json(verified: Verified, examples: int, *, keep_extra: bool) -> dict[str, Json]:
+    """For machines."""
     return {
         "pipeline": verified.pipeline,
         "mark": mark_json(verified.mark),
-        "equal": _is_right(verified, keep_extra=keep_extra),
+        "equal": is_right(verified, keep_extra=keep_extra),
         "tables": [one.to_json(examples) for one in verified.tables],
         "refused": [one.to_json() for one in verified.refused],
         "repaired": [one.to_json() for one in verified.repaired] if verified.was_repaired else None,
@@ -129,7 +133,8 @@ def _json(verified: Verified, examples: int, *, keep_extra: bool) -> dict[str, J
     }
 
 
-def _text(verified: Verified, examples: int, *, keep_extra: bool) -> str:
+def verified_text(verified: Verified, examples: int, *, keep_extra: bool) -> str:
+    """For people."""
     lines = [f"{verified.pipeline}: compared at {verified.mark}"]
     columns = ("table", "source", "ranges", "rows", "missing", "different", "extra")
     rows = [(one.table, one.stream, one.ranges, one.table_rows, *one.counts.values()) for one in verified.tables]
@@ -142,7 +147,7 @@ def _text(verified: Verified, examples: int, *, keep_extra: bool) -> str:
         lines.append(
             f"repaired {done.stream} in {done.sink}: {done.landed:,} rows landed, {done.removed:,} removed{left}"
         )
-    right = _is_right(verified, keep_extra=keep_extra)
+    right = is_right(verified, keep_extra=keep_extra)
     said = "repaired" if right and verified.was_repaired else "equal" if right else "different"
     return "\n".join([*lines, f"{said}, in {verified.seconds:.1f} s"])
 
