@@ -61,8 +61,9 @@ class LineLog:
                 "rows_per_second": pace.rows_per_second,
                 "seconds_left": pace.seconds_left,
             }
+            doing = pace.doing
         known = {name: round(value) for name, value in facts.items() if value is not None}
-        self.event(pipeline, "landing", **known)
+        self.event(pipeline, doing, **known)
 
     def __enter__(self) -> Self:
         return self
@@ -96,11 +97,11 @@ class TerminalLog:
     def event(self, pipeline: str, event: str, **fields: object) -> None:
         with self._lock:
             follow(self._paces, pipeline, event, fields)
-            if event in {"landed", "failed", "cycle begins"} and pipeline in self._tasks:
+            if event in {"landed", "compared", "failed", "cycle begins"} and pipeline in self._tasks:
                 self._display.remove_task(self._tasks.pop(pipeline))
         line = event_line(pipeline, event, {name: value for name, value in fields.items() if name != "run"})
         self._console.print(line, style="red" if event == "failed" else "dim", markup=False)
-        if event in {"window", "recovering"}:
+        if event in {"window", "recovering", "comparing"}:
             self.rows(pipeline, 0)  # the live line begins with the work, not with the first rows
 
     def rows(self, pipeline: str, count: int) -> None:
@@ -126,11 +127,14 @@ class TerminalLog:
 def follow(paces: dict[str, Pace], pipeline: str, event: str, fields: Mapping[str, object]) -> None:
     """Keep the pace of every pipeline whose window is under way."""
     rows = fields.get("rows")
+    expected = rows if isinstance(rows, int) else None
     if event in {"window", "recovering"}:
-        paces[pipeline] = Pace(str(fields.get("window", "")), rows if isinstance(rows, int) else None)
+        paces[pipeline] = Pace(str(fields.get("window", "")), expected)
+    elif event == "comparing":
+        paces[pipeline] = Pace(str(fields.get("table", "")), expected, "looking through")
     elif event == "landed" and pipeline in paces and isinstance(rows, int):
         paces[pipeline].landed(rows)
-    elif event in {"failed", "cycle begins"}:
+    elif event in {"failed", "cycle begins", "compared"}:
         paces.pop(pipeline, None)
 
 

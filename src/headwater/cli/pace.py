@@ -6,8 +6,8 @@ from __future__ import annotations
 class Pace:
     """One window on its way, landing by landing: its streams, then those of the next sink."""
 
-    def __init__(self, window: str, expected: int | None) -> None:
-        self.window = window
+    def __init__(self, window: str, expected: int | None, doing: str = "landing") -> None:
+        self.window, self.doing = window, doing
         self.rows = 0  # of the landing under way
         self._expected = self.left_to_land = expected  # of the whole window, and of what this sink has not landed yet
         self._first: tuple[float, int] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +66,8 @@ def verify(
 
     At one position, while both go on. Exits 0 if they are equal or were repaired, 1 if they differ.
     """
-    from headwater.cli.opening import opened_project, pipeline_named  # noqa: PLC0415 - not paid for by --help
+    from headwater.cli.event_log import event_log  # noqa: PLC0415 - not paid for by --help
+    from headwater.cli.opening import opened_project, pipeline_named  # noqa: PLC0415
     from headwater.engine.verify.verifying import VerifyOrder  # noqa: PLC0415
 
     if delete_extra and (keep_extra or not repair):
@@ -80,7 +82,9 @@ def verify(
             confirm(out, "repair")
         return True
 
-    with opened_project(flags, out, [file] if file else []) as project:
+    # A live display and a question do not share a terminal.
+    log = contextlib.nullcontext() if repair and not yes else event_log(out.err)
+    with log as events, opened_project(flags, out, [file] if file else [], events) as project:
         verified = pipeline_named(project, name, file).verify(order, repair=agreed if repair else None)
     out.value(
         verified_json(verified, examples, keep_extra=keep_extra),

@@ -43,6 +43,17 @@ class Wanted:
     keys: pa.Table | None = None  # only rows of these keys, with their hashes; None: all
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a look brought."""
+
+    found: Differences
+    source_rows: int = 0
+    table_rows: int = 0
+    ranges: int = 0  # that differ
+    unfit: int = 0  # rows that the table has no form for
+
+
 def refusal(sink: IcebergSink, rows: Rows) -> str:
     """Why a sink's tables say nothing about their source; empty: they do."""
     mode, changes = sink.settings.mode, isinstance(rows, ChangeRows)
@@ -70,38 +81,33 @@ class TableComparison:
 
     def compare(self, wanted: Wanted) -> Compared:
         began = time.monotonic()
+        size = sum(file.rows for file in self._pinned.files)
+        self._tell("comparing", rows=2 * size)
         digests = Digests(self._rows.stream, self._schema, self.key, self._ranges(wanted))
         others = self._others(digests, wanted)
         digests = replace(digests, skipped=others)
-        if wanted.keys is None:
-            sums, unfit = digests.sums(self._rows, self._parts.spark, self._tally())
-            digests = replace(digests, skipped=np.sort(np.concatenate([others, unfit])))
-            table_sums, _ = digests.sums(self._table_rows(), self._parts.spark, self._tally())
-            differing = sums.differing(table_sums)
-            weights = (sums.values[0] + table_sums.values[0]).astype(np.int64)
-            found = [self._within(digests, some) for some in _groups(differing, weights.tolist())]
-            counts = sums.rows, table_sums.rows
-        else:
-            found, unfit, differing, counts = [self._of_keys(digests, wanted.keys)], others[:0], [], (0, 0)
-        together = _joined(found) if found else self._nothing(digests)
+        seen = self._everything(digests) if wanted.keys is None else self._of_keys(digests, wanted.keys)
         rejects = [reject for reject in self._tray.found() if reject.stream == self._rows.stream]
-        return Compared(
+        extra = without_rejects(seen.found.extra, self.key, rejects)
+        made = Compared(
             sink=self._sink.label,
             stream=self._rows.stream,
             table=str(self._pinned.name),
             snapshot=self._pinned.snapshot,
             key=self.key,
             ranges=digests.ranges.count,
-            differing=len(differing),
-            source_rows=counts[0],
-            table_rows=counts[1],
+            differing=seen.ranges,
+            source_rows=seen.source_rows,
+            table_rows=seen.table_rows,
             waiting=len(others),
-            aside=len(rejects) + len(unfit),
-            found=replace(together, extra=without_rejects(together.extra, self.key, rejects)),
+            aside=len(rejects) + seen.unfit,
+            found=replace(seen.found, extra=extra),
             follows_deletes=self._comparison.follows_deletes,
             is_bag=self._is_bag,
             seconds=time.monotonic() - began,
         )
+        self._tell("compared", **made.counts, seconds=f"{made.seconds:.2f}")
+        return made
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -161,6 +167,18 @@ class TableComparison:
             )
         return found
 
+    def _everything(self, digests: Digests) -> _Seen:
+        """The source first: what the table has no form for is only known then."""
+        sums, unfit = digests.sums(self._rows, self._parts.spark, self._tally())
+        digests = replace(digests, skipped=np.sort(np.concatenate([digests.skipped, unfit])))
+        table_sums, _ = digests.sums(self._table_rows(), self._parts.spark, self._tally())
+        differing = sums.differing(table_sums)
+        weights = (sums.values[0] + table_sums.values[0]).astype(np.int64).tolist()
+        found = [self._within(digests, some) for some in _groups(differing, weights)]
+        none = digests.listing.empty_table().select([*self.key, *KEY])
+        together = _joined([Differences(none, none, none), *found])
+        return _Seen(together, sums.rows, table_sums.rows, len(differing), len(unfit))
+
     def _within(self, digests: Digests, numbers: Sequence[int]) -> Differences:
         """What differs in these ranges."""
         chosen = np.zeros(digests.ranges.count, np.bool_)
@@ -172,18 +190,15 @@ class TableComparison:
             rows = self._seen(self._narrowed(spans).rows)
         return self._listed(only, rows, self._table_rows(within))
 
-    def _of_keys(self, digests: Digests, keys: pa.Table) -> Differences:
+    def _of_keys(self, digests: Digests, keys: pa.Table) -> _Seen:
         only = digests.only(keys=np.sort(keys.column(KEY[0]).to_numpy()))
-        return self._listed(only, self._seen(self._narrowed(self._only_key(keys)).rows), self._table_rows())
+        rows = self._seen(self._narrowed(self._only_key(keys)).rows)
+        return _Seen(self._listed(only, rows, self._table_rows()))
 
     def _listed(self, digests: Digests, rows: Rows, table_rows: Rows) -> Differences:
         source = digests.listed(rows, self._parts.spark, self._tally())
         table = digests.listed(table_rows, self._parts.spark, self._tally())
         return (bag_differences if self._is_bag else differences)(source, table, self.key)
-
-    def _nothing(self, digests: Digests) -> Differences:
-        none = digests.listing.empty_table().select([*self.key, *KEY])
-        return Differences(none, none, none)
 
     def _narrowed(self, wanted: Spans | pa.Table | None) -> Comparison:
         """A transform may make other keys of those that the source knows."""
@@ -211,6 +226,9 @@ class TableComparison:
             elif settings.deletes == "mark":
                 visible = (DELETED, False)
         return TableColumns.of(self._pinned.table, self._schema, visible)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        self._parts.log.event(self._parts.name, event, table=self._pinned.name, sink=self._sink.label, **fields)
 
     def _tally(self) -> Tally:
         return Tally(lambda rows: self._parts.log.rows(self._parts.name, rows))

@@ -15,6 +15,7 @@ from headwater.engine.parts import Parts
 from headwater.model.comparing import Meeting
 from headwater.model.errors import LeaseHeld, RunError
 from headwater.model.marks import Mark
+from headwater.model.progress import Progress
 from headwater.sinks.iceberg.stamp import Stamp
 
 Looked = TypeVar("Looked")
@@ -41,7 +42,7 @@ def reach(
             looked = look(before.mark)
             after = parts.store.load(parts.name)
             if after.mark == before.mark:
-                return before.mark, looked, _of_windows({one.intent.window.id for one in (before, after) if one.intent})
+                return before.mark, looked, _under_way(before, after)
         else:
             _bring_on(parts)
         if time.monotonic() > deadline:
@@ -51,14 +52,17 @@ def reach(
             )
 
 
-def _of_windows(ids: set[str]) -> Beyond:
-    return lambda stamp: stamp.window in ids
+def _under_way(*seen: Progress) -> Beyond:
+    """Landings of windows that are not finished, for all streams or for one that waits."""
+    windows = {one.intent.window.id for one in seen if one.intent}
+    waiting = {(left.stream, left.window.id) for one in seen for left in one.waiting if left.window}
+    return lambda stamp: stamp.window in windows or (stamp.stream, stamp.window) in waiting
 
 
 def _bring_on(parts: Parts) -> None:
     """One cycle of ours, or the time that another process needs for one of its own."""
     result = run_cycle(parts)
-    if result.error and not isinstance(result.error, LeaseHeld):
+    if result.error and not result.goes_on and not isinstance(result.error, LeaseHeld):
         raise result.error
     if result.outcome != "landed":
         time.sleep(_PAUSE_SECONDS)

@@ -132,6 +132,8 @@ class _Repair:
         return digests.keys(rows, self._parts.spark, Tally(lambda _: None))
 
     def _note(self, landing: Landing) -> None:
+        fields = {"sink": landing.sink, "stream": landing.stream, "rows": landing.rows}
+        self._parts.log.event(self._parts.name, "repaired", run=self.run, **fields)
         self.landings.append(landing)
         self.rejected += self._parts.rejects.landings()
 
