@@ -9,6 +9,7 @@ its last; Headwater's is whole cycles of a warm engine, from the slot to committ
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from captured_orders import change_orders, digest, make_orders
 from headwater.api import Pipeline, Project
 from headwater.config.loading import load_project
 from headwater.model.lsn_mark import LsnMark
+from headwater.model.progress import Lease
 from headwater.services.postgres_server import running_postgres
 from headwater.sources.opening import open_source
 
@@ -30,6 +32,7 @@ SINKS = {
     "merge": "[iceberg: {table: 'lake.bench.{stream}_KIND', mode: merge}]",
     "changes and merge": "[iceberg: {table: 'lake.bench.{stream}_KIND_log', mode: changes}, iceberg: {table: 'lake.bench.{stream}_KIND', mode: merge}]",
 }
+LEASE = Lease("bench", "bench", 1, dt.datetime.now(dt.UTC), 60)
 WARM_ROWS, WARM_CHANGES = 50_000, 100_000
 
 
@@ -54,7 +57,8 @@ def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> 
     warm = {kind: captured(project, folder, url, "warm", kind) for kind in SINKS}
     for pipeline in warm.values():
         caught_up(pipeline)
-    change_orders(url, "warm", WARM_ROWS, WARM_CHANGES, WARM_ROWS + 1)
+    change_orders(url, "warm", LEASE = Lease("bench", "bench", 1, dt.datetime.now(dt.UTC), 60)
+WARM_ROWS, WARM_CHANGES, WARM_ROWS + 1)
     for pipeline in warm.values():
         caught_up(pipeline)
     for kind, pipeline in pipelines.items():
@@ -141,9 +145,11 @@ def quiet(pipeline: Pipeline) -> None:
     """A poll that finds nothing, in a running engine."""
     source = open_source(pipeline.settings.source, pipeline.folder, 2)
     mark, taken = pipeline.progress().mark, []
+    source.stage(mark, LEASE, "quiet")  # the first one connects
     for _ in range(50):
         began = time.monotonic()
-        assert source.plan(mark).window is None
+        plan = source.stage(mark, LEASE, "quiet")
+        assert plan.window is None, plan
         taken.append(time.monotonic() - began)
     source.close()
     print(f"a quiet poll: median {sorted(taken)[25] * 1000:.1f} ms, worst {max(taken) * 1000:.1f} ms (below 50)")

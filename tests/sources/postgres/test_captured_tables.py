@@ -346,3 +346,20 @@ def test_quiet_polls_ask_little_and_find_nothing(sql, database):
         follower.catch_up()
         for _ in range(3):
             assert not follower.cycle()
+
+
+def test_a_log_that_grows_elsewhere_does_not_hold_the_slot_back(sql, database):
+    """A heartbeat gives it a transaction to move to; less than a file of the log is not worth a window."""
+    sql(ORDERS)
+    sql("CREATE TABLE elsewhere (a int, pad text)")
+    with following(database, tables=["public.orders"]) as follower:
+        follower.catch_up()
+        mark = follower.mark
+        sql("INSERT INTO elsewhere VALUES (1, 'x')")
+        assert not follower.cycle()
+        sql("INSERT INTO elsewhere SELECT n, repeat('x', 1000) FROM generate_series(1, 25000) AS n")
+        assert not follower.cycle()
+        assert follower.cycle()
+        assert follower.mark.lsn - mark.lsn > 16 << 20
+        at = "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = %s"
+        assert sql(at, [follower.settings.slot]).fetchone()[0] == follower.mark.lsn

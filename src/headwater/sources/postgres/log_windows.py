@@ -32,6 +32,7 @@ from headwater.sources.postgres.log.splits import cut
 from headwater.sources.split_rows import ArrowChangeRows
 from headwater.sources.sql.postgres_session import translated
 
+_WORTH = 16 << 20  # a file of the log: less than that frees nothing
 _SPLIT_ROWS = 200_000  # with fewer a second task costs more than it saves
 
 Tables = Mapping[str, TableSeen]
@@ -74,9 +75,9 @@ class LogWindows:
             size *= 2  # transactions come whole: one that commits far behind is waited for
             upto = _before(start.lsn + size, flushed)
             found = self._read(start, start.tables, upto)
-        if not _brings(found, start):
-            return None
         place = _cut_before(found, start)
+        if not _brings(found, start) or (place is None and _is_not_worth_it(found, start)):
+            return None
         if place is not None:
             found = self._read(start, start.tables, place)
             window = self._of_one_key(start, tables, found, place, more=True)
@@ -220,6 +221,14 @@ def _before(lsn: int, end: int) -> int | None:
 def _brings(found: LogRead, start: LsnMark) -> bool:
     behind = any(table.landed is not None for table in start.tables.values())
     return behind or found.first_new is not None
+
+
+def _is_not_worth_it(found: LogRead, start: LsnMark) -> bool:
+    """Transactions without a row or a word for us, which move the slot by less than a file of the log."""
+    behind = any(table.landed is not None for table in start.tables.values())
+    said = any(isinstance(_note(note), Label) for note in found.notes)
+    brings = behind or said or any(segment.rows or segment.rejects for segment in found.segments)
+    return not brings and found.last is not None and found.last.end - start.lsn < _WORTH
 
 
 def _seen(found: LogRead) -> CommitSeen | None:

@@ -92,6 +92,9 @@ class CapturedPostgres:
             base = self._slot.begin(known)
         self._looked_at = time.monotonic()
         plan = self._next(known if begun else None, base, now, looked)
+        if plan is None and looked.wants_heartbeat:
+            self._slot.beat(looked)
+            return Plan(None, warnings=looked.warnings, more=True)
         if plan is None:
             self._quiet_at = looked.end
             return Plan(None, warnings=(*looked.warnings, *now.warnings))

@@ -23,6 +23,8 @@ class Looked:
     """The slot and the log at one moment; nothing is wrong with them."""
 
     end: int  # how far the log is written
+    now: dt.datetime  # on the server's clock
+    wants_heartbeat: bool = False  # if there is nothing else to acknowledge
     warnings: tuple[str, ...] = ()
 
 
@@ -42,10 +44,10 @@ class GuardedSlot:
         verdict = self._judged(state, mark)
         if verdict.error and _begun(mark):
             raise verdict.error
-        return Looked(state.server.lsn, verdict.warnings)
+        return Looked(state.server.lsn, state.server.now, verdict.heartbeat, verdict.warnings)
 
     def guard(self, mark: LsnMark | None) -> Looked:
-        """As `look`, and does what the slot needs: a heartbeat, or its end where it would fill the disk."""
+        """As `look`, and does what the slot needs, up to its end where it would fill the disk."""
         state = self.state(mark)
         verdict = self._judged(state, mark)
         if verdict.give_up_slot and _begun(mark):
@@ -53,12 +55,14 @@ class GuardedSlot:
         if verdict.error and _begun(mark):
             raise verdict.error
         warnings = verdict.warnings
-        if verdict.heartbeat and _begun(mark):
-            heartbeat(self._session)
-            self._heartbeat_at = state.server.now
         if verdict.log_standby and (said := log_standby_snapshot(self._session)):
             warnings = (*warnings, said)
-        return Looked(state.server.lsn, warnings)
+        return Looked(state.server.lsn, state.server.now, verdict.heartbeat, warnings)
+
+    def beat(self, looked: Looked) -> None:
+        """Where the log grows, and nothing in it is for us: give the slot a transaction to move to."""
+        heartbeat(self._session)
+        self._heartbeat_at = looked.now
 
     def _judged(self, state: GuardState, mark: LsnMark | None) -> Verdict:
         return judge(state, _begun(mark), self._settings, self._heartbeat_at)

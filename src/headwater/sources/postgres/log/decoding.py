@@ -110,21 +110,19 @@ class Decoder:
     ) -> pa.Array:
         if not len(rows.moved):
             return pa.nulls(len(rows.ops), pa.string())
-        deletes = pa.array(rows.moved - 1)
-        key = [columns[number].take(deletes) for number in self._keyed]
-        for place, row in enumerate(rows.moved.tolist() if reasons else ()):
-            # Under a key that is not kept there is no row that values could be taken from.
-            if row - 1 in reasons and any(mask[row] for mask in left_out.values()):
-                reasons.setdefault(row, []).append(f"the former key: {'; '.join(reasons[row - 1])}")
-            key = [_without(column, place) if row - 1 in reasons else column for column in key]
+        key = [columns[number].take(pa.array(rows.moved - 1)) for number in self._keyed]
         if all(self.kinds[number] in _WHOLE for number in self._keyed):
             made = _whole_numbers(key)
         else:
-            told = pc.indices_nonzero(key[0].is_valid()).to_pylist()
-            made = pa.array([as_json(key, place) if place in set(told) else None for place in range(len(deletes))])
+            made = pa.array([as_json(key, place) for place in range(len(rows.moved))], pa.string())
         at = np.full(len(rows.ops), -1)
         at[rows.moved] = np.arange(len(rows.moved))
-        return made.cast(pa.string()).take(pa.array(at, mask=at < 0))
+        for row in [row for row in rows.moved.tolist() if row - 1 in reasons]:
+            # Under a key that was not kept there is no row that values could be taken from.
+            at[row] = -1
+            if any(mask[row] for mask in left_out.values()):
+                reasons.setdefault(row, []).append(f"the former key: {'; '.join(reasons[row - 1])}")
+        return made.take(pa.array(at, mask=at < 0))
 
     def _beside(self, raw: RawRows, rows: ChangedRows) -> list[pa.Array]:
         """Operation, position, time and transaction."""
@@ -165,11 +163,6 @@ def _which_rows(rows: ChangedRows) -> pa.Array:
     found = np.zeros(len(rows.ops), np.int64)
     found[rows.moved - 1] = 1
     return pa.array(found)
-
-
-def _without(column: pa.Array, place: int) -> pa.Array:
-    kept = np.arange(len(column)) != place
-    return pc.if_else(pa.array(kept), column, pa.scalar(None, column.type))
 
 
 def _whole_numbers(key: Sequence[pa.Array]) -> pa.Array:

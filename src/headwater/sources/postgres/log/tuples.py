@@ -60,7 +60,7 @@ def tuples_at(data: Numbers, at: Numbers, columns: int) -> tuple[list[Cells], Nu
             begins = at + _LENGTH
             ends = begins + head["length"]
         else:
-            if not np.isin(letters, (TEXT, NULL, UNCHANGED)).all():
+            if not (told | (letters == NULL) | (letters == UNCHANGED)).all():
                 raise RunError("the server's log holds a value of an unknown form")
             begins = at + np.where(told, _LENGTH, 1)
             ends = begins + np.where(told, head["length"], 0)
