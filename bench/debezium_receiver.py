@@ -31,7 +31,7 @@ class Counting(BasePythonChangeHandler):
             self.done.set()
 
 
-def main(host: str, port: str, slot: str, publication: str, wanted: int, folder: str) -> None:
+def main(port: str, slot: str, publication: str, wanted: int, folder: str) -> None:
     handler = Counting(wanted)
     engine = DebeziumEngine(
         {
@@ -40,7 +40,7 @@ def main(host: str, port: str, slot: str, publication: str, wanted: int, folder:
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
             "offset.storage.file.filename": f"{folder}/offsets.dat",
             "offset.flush.interval.ms": "60000",
-            "database.hostname": host,
+            "database.hostname": "127.0.0.1",
             "database.port": port,
             "database.user": "postgres",
             "database.password": "none",
@@ -70,4 +70,4 @@ def main(host: str, port: str, slot: str, publication: str, wanted: int, folder:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]), sys.argv[6])
+    main(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5])

@@ -57,8 +57,7 @@ def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> 
     warm = {kind: captured(project, folder, url, "warm", kind) for kind in SINKS}
     for pipeline in warm.values():
         caught_up(pipeline)
-    change_orders(url, "warm", LEASE = Lease("bench", "bench", 1, dt.datetime.now(dt.UTC), 60)
-WARM_ROWS, WARM_CHANGES, WARM_ROWS + 1)
+    change_orders(url, "warm", WARM_ROWS, WARM_CHANGES, WARM_ROWS + 1)
     for pipeline in warm.values():
         caught_up(pipeline)
     for kind, pipeline in pipelines.items():
@@ -134,7 +133,7 @@ def decoding(pipeline: Pipeline) -> tuple[int, float]:
 
 def debezium(url: str, changes: int, folder: Path) -> float:
     port = url.rpartition(":")[2].partition("/")[0]
-    command = [sys.executable, str(Path(__file__).with_name("debezium_receiver.py")), "127.0.0.1", port, "peer", "peer"]
+    command = [sys.executable, str(Path(__file__).with_name("debezium_receiver.py")), port, "peer", "peer"]
     made = subprocess.run([*command, str(changes), str(folder)], capture_output=True, text=True, check=True, cwd=folder)
     said = json.loads(next(line for line in made.stdout.splitlines() if line.startswith("{")))
     print(f"    Debezium: {said['count']:,} events in {said['seconds']:.1f} s", flush=True)
