@@ -264,6 +264,16 @@ def test_what_was_rolled_back_is_never_seen(log):
     assert log.read(KEY).short("t", "id") == [("c", 1), ("c", 3)]
 
 
+def test_a_prepared_transaction_counts_when_it_is_committed(log):
+    log.sql("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'first'")
+    log.sql("BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION 'second'")
+    log.sql("INSERT INTO t VALUES (3)")
+    assert log.read(KEY).short("t", "id") == [("c", 3)]
+    log.sql("COMMIT PREPARED 'second'")
+    log.sql("ROLLBACK PREPARED 'first'")
+    assert log.read(KEY).short("t", "id") == [("c", 3), ("c", 2)]
+
+
 def test_a_table_begins_where_its_copy_ended(log):
     """Transactions that committed before a table's copy are in the copy; those at its place or later are not."""
     log.sql("CREATE TABLE other (id int PRIMARY KEY)")
