@@ -130,7 +130,7 @@ def verified_json(verified: Verified, examples: int, *, keep_extra: bool) -> dic
         "pipeline": verified.pipeline,
         "mark": mark_json(verified.mark),
         "equal": is_right(verified, keep_extra=keep_extra),
-        "tables": [one.to_json(examples) for one in verified.tables],
+        "tables": [{**one.to_json(examples), "mark": mark_json(one.mark)} for one in verified.tables],
         "refused": [one.to_json() for one in verified.refused],
         "repaired": [one.to_json() for one in verified.repaired] if verified.was_repaired else None,
         "seconds": round(verified.seconds, 3),
@@ -144,6 +144,8 @@ def verified_text(verified: Verified, examples: int, *, keep_extra: bool) -> str
     rows = [(one.table, one.stream, one.ranges, one.table_rows, *one.counts.values()) for one in verified.tables]
     lines += [table(columns, rows)] if rows else []
     for one in verified.tables:
+        if one.mark not in (None, verified.mark):
+            lines.append(f"  {one.table} was compared at {one.mark}")
         lines += _remarks(one, examples)
     lines += [f"not compared: {one.stream} in {one.sink}: {one.why}" for one in verified.refused]
     for done in verified.repaired:

@@ -37,6 +37,7 @@ class Compared:
     follows_deletes: bool
     is_bag: bool  # every version of a row is kept, and counts
     seconds: float
+    mark: Mark | None = None  # where it was compared
 
     @property
     def counts(self) -> dict[str, int]:

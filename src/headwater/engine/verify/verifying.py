@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from headwater.sinks.iceberg.pinned import TableHistory
 from headwater.sinks.iceberg.sink import IcebergSink
 
 _LOOKS = 3  # at what differs, where a source is not read in one view
-_MEETINGS = 5  # tried, where a table is truncated or rewritten while it is read, or the mark was just past
+_MEETINGS = 10  # where tables are truncated or rewritten while they are read, or the mark was just past
 _Place = tuple[str, str]  # the sink's label, and the stream
 
 
@@ -76,28 +75,40 @@ class _Looking:
 
     def look(self, only: Mapping[_Place, pa.Table] | None) -> tuple[Mark, list[tuple[Compared, bool]]]:
         """All of them, or some keys of some; with each whether its source was seen in one view."""
-        for _ in range(_MEETINGS - 1):
-            with contextlib.suppress(SnapshotGone):
-                return self._meet(only)
-        return self._meet(only)
+        found: dict[_Place, tuple[Compared, bool]] = {}
+        for number in range(1, _MEETINGS + 1):
+            try:
+                return self._meet(only, found), list(found.values())
+            except SnapshotGone:
+                if number == _MEETINGS:
+                    raise
+        raise AssertionError("the last meeting returns or raises")
 
-    def _meet(self, only: Mapping[_Place, pa.Table] | None) -> tuple[Mark, list[tuple[Compared, bool]]]:
+    def _meet(self, only: Mapping[_Place, pa.Table] | None, found: dict[_Place, tuple[Compared, bool]]) -> Mark:
+        """What is not in `found` yet. Where a table's snapshot is lost the others are compared, before that is said."""
         self.refused.clear()
+        lost: SnapshotGone | None = None
         with self._source.meet() as meeting:
             mark, histories, beyond = reach(
                 self._parts, meeting, lambda at: self._histories(meeting, at), self._order.wait_seconds
             )
             pairs = list(self._pairs(meeting.compared(mark), histories))
-            if only is not None:
-                pairs = [pair for pair in pairs if (pair[0].label, pair[1].rows.stream) in only]
-            elif not pairs:
+            if not pairs:
                 raise self._nothing()
-            found = []
             for sink, comparison, history in pairs:
-                keys = None if only is None else only[sink.label, comparison.rows.stream]
-                one = TableComparison(self._parts, sink, comparison, history.before(beyond))
-                found.append((one.compare(Wanted(self._order.ranges, keys)), comparison.one_view))
-        return mark, found
+                place = (sink.label, comparison.rows.stream)
+                if place in found or (only is not None and place not in only):
+                    continue
+                wanted = Wanted(self._order.ranges, None if only is None else only[place])
+                try:
+                    one = TableComparison(self._parts, sink, comparison, history.before(beyond)).compare(wanted)
+                except SnapshotGone as gone:
+                    lost = gone
+                else:
+                    found[place] = replace(one, mark=mark), comparison.one_view
+        if lost is not None:
+            raise lost
+        return mark
 
     def _histories(self, meeting: Meeting, mark: Mark) -> dict[_Place, TableHistory | None]:
         streams = meeting.streams(mark)
