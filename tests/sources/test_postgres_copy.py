@@ -160,6 +160,24 @@ def test_values_are_never_taken_for_rows(table):
     assert read == [head * 5 + number.to_bytes(4, "big") for number in range(1, 5001)]
 
 
+def test_rows_are_found_at_once_though_every_one_holds_a_value_that_looks_like_a_row(table, monkeypatch):
+    """A page's number, an item's and the width of the next field are enough for that. One by one takes far longer."""
+    walked = []
+    plain = copy_stream._Copy._walk
+
+    def walk(copy, at):
+        rows, end, ready = plain(copy, at)
+        walked.extend(rows)
+        return rows, end, ready
+
+    monkeypatch.setattr(copy_stream._Copy, "_walk", walk)
+    looks = b"d\0\1\0\0\0\2"  # a length, and two fields
+    query = f"SELECT n, '\\x{looks.hex()}'::bytea FROM generate_series(1, 50000) n"
+    read = split(table, query, {"n": ("int4", "int32"), "bytes": ("bytea", "binary")}).read()
+    assert [number for batch in read for number in batch.column("n").to_pylist()] == list(range(1, 50_001))
+    assert len(walked) < 1000
+
+
 def test_no_rows_are_no_batches(table):
     assert list(split(table, f"SELECT {', '.join(COLUMNS)} FROM t").read()) == []
 

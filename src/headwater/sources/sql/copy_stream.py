@@ -29,6 +29,7 @@ _SIGNATURE = b"PGCOPY\n\xff\r\n\x00"
 _FIRST_WITH_KERBEROS = 120_000
 _FIELDS = 2  # bytes of a row's number of fields
 _END = b"\xff\xff"
+_SIEVES = 3  # a value may even hold something that looks like several rows
 _D_ZERO = 0x0064  # the bytes `d` and zero, as one little-endian number
 
 
@@ -168,7 +169,8 @@ class _Copy:
         """The unbroken chain of rows at the front, found at once.
 
         Each place that looks like the head of a row (`d`, a length below 16 MB, the number of fields) is taken for
-        one, and counts if the row before ends exactly there. Where it does not, the chain ends here.
+        one, and counts if the row before ends exactly there. Values may look so, too, in every row of a table; where
+        they cannot be told from rows by that at once, the chain ends here.
         """
         none = np.empty(0, np.int64)
         filled = data[: self._filled]
@@ -180,6 +182,14 @@ class _Copy:
             return none, 0
         ends = found + 1 + _big_endian(data, found + 1)
         broken = np.flatnonzero(found[1:] != ends[:-1])
+        for _ in range(_SIEVES):
+            if not len(broken):
+                break
+            ended = np.zeros(self._filled + 1, bool)
+            ended[0] = ended[ends[ends <= self._filled]] = True
+            begun = ended[found]  # a value that looks like a row begins where no row ends
+            found, ends = found[begun], ends[begun]
+            broken = np.flatnonzero(found[1:] != ends[:-1])
         count = int(broken[0]) + 1 if len(broken) else len(found)
         if ends[count - 1] > self._filled:
             count -= 1
