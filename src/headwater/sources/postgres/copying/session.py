@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import psycopg
-from psycopg import pq
 
 from headwater.model.errors import SnapshotGone, SourceUnreachable
 from headwater.model.secret import Secret, masked
@@ -112,29 +111,20 @@ def broken(stream: str, url: Secret, error: Exception) -> SourceUnreachable:
 
 def _through_libpq(connection: Connection, query: str) -> Iterator[Chunk]:
     """Row by row, where the socket is encrypted."""
-    raw = connection.pgconn
-    begun = raw.exec_(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode())
-    if begun.status != pq.ExecStatus.COPY_OUT:
-        raise _refused(begun)
     rows: list[bytes] = []
     size, is_first = 0, True
-    while True:
-        count, found = raw.get_copy_data(0)
-        if count <= 0:
-            break
-        row = bytes(found)
-        if is_first:
-            row, is_first = row[_HEADER + 4 + int.from_bytes(row[_HEADER : _HEADER + 4], "big") :], False
-        if len(row) == _FIELDS:  # no fields: the end
-            continue
-        rows.append(row)
-        size += len(row)
-        if size >= _CHUNK:
-            yield _chunk(rows)
-            rows, size = [], 0
-    while (ended := raw.get_result()) is not None:
-        if ended.status != pq.ExecStatus.COMMAND_OK:
-            raise _refused(ended)
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT binary)".encode()) as copy:
+        for found in copy:
+            row = bytes(found)
+            if is_first:
+                row, is_first = row[_HEADER + 4 + int.from_bytes(row[_HEADER : _HEADER + 4], "big") :], False
+            if len(row) == _FIELDS:  # no fields: the end
+                continue
+            rows.append(row)
+            size += len(row)
+            if size >= _CHUNK:
+                yield _chunk(rows)
+                rows, size = [], 0
     if rows:
         yield _chunk(rows)
 
@@ -143,8 +133,3 @@ def _chunk(rows: list[bytes]) -> Chunk:
     ends = np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))
     starts = np.concatenate([[0], ends[:-1]]) + _FIELDS
     return Chunk(bytearray(b"".join([*rows, bytes(PADDING)])), starts, ends)
-
-
-def _refused(result: pq.abc.PGresult) -> CopyRefused:
-    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-    return CopyRefused(f"{' '.join(result.get_error_message().split())} ({state})")
