@@ -43,7 +43,10 @@ class Writer(threading.Thread):
                         self.change(connection)
                     connection.execute(self.random.choice(["COMMIT"] * 5 + ["ROLLBACK"]))
                     self.commits += 1
-                except (psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation):
+                except (
+                    psycopg.OperationalError,
+                    psycopg.errors.UniqueViolation,
+                ):  # deadlocks; rows that moved meanwhile
                     connection.execute("ROLLBACK")
 
     def change(self, connection: psycopg.Connection) -> None:
