@@ -39,7 +39,7 @@ from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.secret import Secret
 from headwater.model.sink import Sink
-from headwater.model.source import Lag, MeasuresLag, Plan, Source
+from headwater.model.source import Lag, MeasuresLag, Plan, Separates, Source
 from headwater.model.store import Store
 from headwater.progress import opening as progress_opening
 from headwater.services.jars import ensure_jars
@@ -141,6 +141,9 @@ class Pipeline:
         """What the next cycle would read. Changes nothing, needs no lease."""
         progress = self.progress()
         with self._source() as source:
+            waiting = frozenset(one.stream for one in progress.waiting if one.window)
+            if waiting and isinstance(source, Separates):
+                return source.plan_without(progress.mark, waiting)
             return source.plan(progress.mark)
 
     def foresee(self, planned: Plan) -> Sequence[Foreseen]:

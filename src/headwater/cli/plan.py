@@ -13,6 +13,7 @@ from headwater.cli.output import Output, error_json, error_text, table
 from headwater.cli.run import Paths
 from headwater.cli.shapes import mark_json, window_json
 from headwater.model.errors import HeadwaterError
+from headwater.model.secret import masked
 
 if TYPE_CHECKING:
     from headwater.api import Pipeline
@@ -118,6 +119,8 @@ def _plan_json(pipeline: Pipeline, progress: Progress, planned: Plan, store: str
         "streams": [
             {"stream": s.stream, "window": window_json(s.window), "rows": s.rows, "why": s.why} for s in planned.streams
         ],
+        "refused": {stream: masked(error.message) for stream, error in planned.refused.items()},
+        "waiting": [one.stream for one in progress.waiting if one.window],
         "warnings": list(planned.warnings),
     }
 
@@ -126,6 +129,7 @@ def _plan_text(pipeline: Pipeline, progress: Progress, planned: Plan, store: str
     lines = [f"{pipeline.name}: mark {progress.mark or 'none'} (from {store})"]
     if progress.intent:
         lines.append(f"first finishes what run {progress.intent.run} began: {progress.intent.window}")
+    lines += [f"tries {one.stream} again: {one.window}" for one in progress.waiting if one.window]
     if planned.window is None:
         lines.append("nothing new")
     else:
@@ -137,5 +141,6 @@ def _plan_text(pipeline: Pipeline, progress: Progress, planned: Plan, store: str
             for position, sink in enumerate(pipeline.settings.sinks, start=1)
         )
         lines.append(f"lands in {kinds}")
+    lines.extend(f"without {stream}: {masked(error.message)}" for stream, error in planned.refused.items())
     lines.extend(f"warning: {warning}" for warning in planned.warnings)
     return "\n".join(lines)

@@ -81,6 +81,8 @@ def rewind(
             out.say("  the next cycle reads the rows after it; a sink that appends gets rows again that it already has")
         if before.intent:
             out.say(f"  an unfinished window is given up: {before.intent.window}")
+        for waiting in before.waiting:
+            out.say(f"  {waiting.stream} waits no longer, and is read from there like all others")
         if rebuild:
             shown: list[dict[str, Json]] = []
             after = pipeline.rewind(to, why=why, rebuild=partial(_agreed, out, shown, ask=not yes))

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -63,6 +64,10 @@ def exit_code(results: Sequence[CycleResult]) -> int:
 
 
 def cycle_text(result: CycleResult) -> str:
+    if result.error and result.goes_on:
+        others = replace(result, error=None, failed_streams=(), outcome="landed" if result.windows else "nothing new")
+        failed = f"without {', '.join(result.failed_streams)}, which failed"
+        return f"{cycle_text(others)}, {failed}\n{masked(error_text(result.error))}"
     if result.error:
         return f"{result.pipeline}: failed after {result.seconds:.1f} s\n{masked(error_text(result.error))}"
     if result.outcome == "nothing new":

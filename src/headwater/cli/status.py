@@ -19,7 +19,7 @@ from headwater.model.secret import masked
 if TYPE_CHECKING:
     from headwater.api import Project
     from headwater.model.marks import Json
-    from headwater.model.progress import HistoryEntry, Progress
+    from headwater.model.progress import HistoryEntry, Progress, Waiting
     from headwater.model.source import Lag
 
 
@@ -43,7 +43,7 @@ def status(out: Output, flags: ProjectFlags) -> None:
             progress.pipeline,
             progress.mark or "none",
             progress.epoch,
-            f"unfinished: {progress.intent.window}" if progress.intent else "–",
+            _open(progress),
             *([lag_line(lags[progress.pipeline])] if measured else []),
             newest[0].kind if newest else "–",
             _when(newest[0].at) if newest else "–",
@@ -93,6 +93,9 @@ def marks(out: Output, flags: ProjectFlags, name: Name) -> None:
     lines = [f"{name}: {progress.mark or 'no mark yet'}", f"epoch {progress.epoch}, from {store}"]
     if progress.intent:
         lines.append(f"unfinished: {progress.intent.window} (run {progress.intent.run})")
+    lines += [_waits(one) for one in progress.waiting]
+    if progress.waiting:
+        data["waiting"] = _waiting_json(progress)
     if lags:
         lines.append(lag_table(lags))
     out.value(data, "\n".join(lines))
@@ -116,8 +119,32 @@ def _status_json(progress: Progress, newest: HistoryEntry | None, lags: Sequence
         "epoch": progress.epoch,
         "mark": mark_json(progress.mark),
         "unfinished": window_json(progress.intent.window) if progress.intent else None,
+        "waiting": _waiting_json(progress),
         "last": {**newest.to_json(), "error": masked(newest.error)} if newest else None,
     }
+
+
+def _open(progress: Progress) -> str:
+    """What has been begun and not finished."""
+    unfinished = [f"unfinished: {progress.intent.window}"] if progress.intent else []
+    return "; ".join([*unfinished, *(_waits(one) for one in progress.waiting)]) or "–"
+
+
+def _waits(waiting: Waiting) -> str:
+    return f"{waiting.stream} waits since {_when(waiting.since)}: {masked(waiting.error)}"
+
+
+def _waiting_json(progress: Progress) -> list[dict[str, Json]]:
+    return [
+        {
+            "stream": one.stream,
+            "since": one.since.isoformat(),
+            "code": one.code,
+            "error": masked(one.error),
+            "window": window_json(one.window),
+        }
+        for one in progress.waiting
+    ]
 
 
 def _when(moment: dt.datetime) -> str:

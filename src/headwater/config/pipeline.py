@@ -62,7 +62,7 @@ class PipelineSettings(Settings):
     rejects: str | None = Field(default=None, examples=["lake.rejects.{stream}"])
     """The Iceberg table for rows that cannot be kept; by default the first Iceberg sink's, with `__rejects` behind it."""
     max_rejects: int = Field(default=1_000, ge=0)
-    """How many rows of one window may be set aside; with more of them the pipeline stops and its mark stays."""
+    """How many rows of one window of a stream may be set aside; with more of them it stops and its mark stays."""
 
     @property
     def rejects_table(self) -> str:

@@ -48,8 +48,8 @@ class IcebergSink(Settings):
     """Iceberg transforms: `day(updated_at)`, `bucket(16, id)`, `country`. Used when the table is created."""
     properties: dict[str, str] = {}
     """Table properties, set when the table is created."""
-    upsert: Literal["auto", "append", "delete-append", "merge"] = "auto"
-    """How a merge or a replace_object is carried out; auto decides per batch. `append`, for merge, stops at a key that the table already has."""
+    upsert: Literal["auto", "append", "delete-append", "copy-on-write", "merge"] = "auto"
+    """How merge, history, changes and replace_object take rows away that come again; auto decides per batch. delete-append: they are marked as deleted. copy-on-write: their files are written anew without them. merge: by Spark's MERGE. `append`, for merge, stops at a key that the table already has."""
 
     @field_validator("table")
     @classmethod

@@ -39,3 +39,13 @@ def attempt_at(parts: Parts, lease: HeldLease, run: str, window: Window) -> Atte
         set_aside=tray.for_sinks(),
         parts_aside=lambda: frozenset(reject.part for reject in tray.found() if reject.part),
     )
+
+
+def for_stream(parts: Parts, lease: HeldLease, attempt: Attempt, stream: str) -> Attempt:
+    """The same try for one stream, which publishes behind its own rejects: those of another are no matter of it."""
+
+    def clear_to_publish() -> None:
+        parts.rejects.settle(stream)
+        lease.ensure()
+
+    return replace(attempt, clear_to_publish=clear_to_publish)

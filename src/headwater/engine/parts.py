@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.config.pipeline import PythonTransform
+from headwater.engine.going_on import Retries
 from headwater.engine.log import Log
 from headwater.engine.rejects import Rejects
 from headwater.engine.transform import apply_transform
@@ -53,6 +54,7 @@ class Parts:
     lease_seconds: float
     faults: Faults
     log: Log
+    retries: Retries = field(default_factory=Retries)
 
     def close(self) -> None:
         """Give back the connections of the source and the sinks."""

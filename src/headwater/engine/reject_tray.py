@@ -2,7 +2,7 @@
 
 A worker's rejects come back with its task's result, in an accumulator: those of a task that failed or ran
 twice are not counted, and all of them are here before the job is over. So they can land before the rows they
-stood among are published. A pipeline bears `max_rejects` of them in a window, so they fit into memory.
+stood among are published. A pipeline bears `max_rejects` of them in a window of a stream, so they fit into memory.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ class RejectTray:
         self._lock = threading.Lock()
         self._window = ""
         self._found: dict[tuple[int, str], Reject] = {}  # by the split and the reject's id
+        self._counts: Counter[str] = Counter()  # by stream, of those that were set aside in this process
         self._from_workers: tuple[SparkSession, Accumulator[list[_Found]]] | None = None
 
     def begin(self, window: str) -> None:
         """Empty, for the rejects of this window; what tasks of another one still send is not taken."""
         with self._lock:
-            self._window, self._found = window, {}
+            self._window, self._found, self._counts = window, {}, Counter()
             if self._from_workers:
                 self._from_workers[1].value = []
 
     def set_aside(self, split: int, reject: Reject) -> None:
         with self._lock:
+            self._counts[reject.stream] += (split, reject.id) not in self._found
             self._found[split, reject.id] = reject
-            count = len(self._found)
+            count = self._counts[reject.stream]
         if count > self.limit:
             raise too_many(self.limit, reject)
 
@@ -57,10 +59,15 @@ class RejectTray:
             if self._from_workers:
                 sent = [(split, one) for window, split, one in self._from_workers[1].value if window == self._window]
                 self._found.update({(split, reject.id): reject for split, reject in sent})
-            found = told_apart(self._found, self._window)
-        if len(found) > self.limit:
-            raise too_many(self.limit, found[0])
-        return found
+            return told_apart(self._found, self._window)
+
+    def check(self, stream: str | None = None) -> None:
+        """Raise TooManyRejects where a stream, this one if it is named, has more of them than the pipeline bears."""
+        found = [reject for reject in self.found() if stream in (None, reject.stream)]
+        counts = Counter(reject.stream for reject in found)
+        for reject in found:
+            if counts[reject.stream] > self.limit:
+                raise too_many(self.limit, reject)
 
     def for_sinks(self) -> SinksAside:
         return SinksAside(self)

@@ -44,13 +44,14 @@ class Rejects:
         self.tray.begin(attempt.window.id)
         self._landed.clear()
 
-    def settle(self) -> None:
-        """Land what has been set aside so far. Called before anything of the window is published."""
+    def settle(self, stream: str | None = None) -> None:
+        """Land what has been set aside so far, of one stream or of all. Called before anything of it is published."""
         with self._settling:
-            self._settle()
+            self._settle(stream)
 
-    def _settle(self) -> None:
-        everything = self.tray.found()
+    def _settle(self, only: str | None) -> None:
+        self.tray.check(only)
+        everything = [reject for reject in self.tray.found() if only in (None, reject.stream)]
         for stream, found in _by_stream([reject for reject in everything if not reject.again]).items():
             ids = frozenset(reject.id for reject in found)
             if stream not in self._landed or self._landed[stream][0] != ids:

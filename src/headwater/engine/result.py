@@ -31,6 +31,12 @@ class CycleResult:
     more: bool = False  # a limit cut the window; the next cycle need not wait
     warnings: tuple[str, ...] = ()
     error: HeadwaterError | None = None
+    failed_streams: tuple[str, ...] = ()  # by themselves; where nothing else failed, the pipeline goes on
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the other streams are not concerned by what failed."""
+        return bool(self.failed_streams)
 
     @property
     def rows(self) -> int:
@@ -83,6 +89,8 @@ class CycleResult:
         }
         if self.error:
             data["error"] = {"code": self.error.code, "message": self.error.message, "hint": self.error.hint}
+        if self.failed_streams:
+            data["failed_streams"] = list(self.failed_streams)
         return data
 
     def _window_json(self) -> dict[str, Json] | None:

@@ -56,7 +56,8 @@ def _run_one(pipeline: ScheduledPipeline, stop: threading.Event, report: Report)
             began = dt.datetime.now(dt.UTC)
             result = run_cycle(parts)
             report(result)
-            failures = failures + 1 if result.outcome == "failed" else 0
+            # A stream that failed by itself is tried again in its own time; the others must not wait for it.
+            failures = failures + 1 if result.outcome == "failed" and not result.goes_on else 0
             if _is_over(pipeline, result, failures):
                 return
             stop.wait(_pause(pipeline, result, failures, began))
@@ -65,7 +66,7 @@ def _run_one(pipeline: ScheduledPipeline, stop: threading.Event, report: Report)
 
 
 def _is_over(pipeline: ScheduledPipeline, result: CycleResult, failures: int) -> bool:
-    if not worth_retrying(result.error):
+    if not result.goes_on and not worth_retrying(result.error):
         pipeline.parts.log.event(
             pipeline.parts.name, "stopped", reason="it needs somebody's hand; the other pipelines go on"
         )

@@ -71,7 +71,10 @@ def window_block(
             progress = abandon(store, lease.lease, progress, run="", who=owner, why=lost)
         if progress.intent is None:
             run = uuid.uuid4().hex[:12]
-            plan = next_window(source, progress.mark, lease.lease, run)
+            waiting = frozenset(one.stream for one in progress.waiting if one.window)
+            plan = next_window(source, progress.mark, lease.lease, run, waiting)
+            if plan.refused:
+                raise next(iter(plan.refused.values()))
             if plan.window is None:
                 yield WindowBlock(None, {})
                 return

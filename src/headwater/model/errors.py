@@ -44,6 +44,11 @@ class SettingsProblem:
         return "  ".join(part for part in (place, self.path, self.message) if part)
 
 
+def is_of_one_stream(error: HeadwaterError) -> bool:
+    """Whether what went wrong with a stream is the matter of its rows, columns or target, and not of what all share."""
+    return isinstance(error, RunError | InputError) and error.retry != "later"
+
+
 class HeadwaterError(Exception):
     """What happened, where and with which values; `hint` says what to do about it."""
 

@@ -58,6 +58,40 @@ class Intent:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A stream that its pipeline goes on without, until what is wrong with it has been mended."""
+
+    stream: str
+    since: dt.datetime
+    code: str  # of the error
+    error: str
+    # Begun, and not landed everywhere for this stream; None: the stream was refused before it was part of any.
+    window: Window | None = None
+    landed: tuple[Landing, ...] = ()  # of this stream
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "stream": self.stream,
+            "since": self.since.isoformat(),
+            "code": self.code,
+            "error": self.error,
+            "window": self.window.to_json() if self.window else None,
+            "landed": [landing.to_json() for landing in self.landed],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Waiting:
+        return cls(
+            stream=data["stream"],
+            since=dt.datetime.fromisoformat(data["since"]),
+            code=data["code"],
+            error=data["error"],
+            window=Window.from_json(data["window"]) if data["window"] is not None else None,
+            landed=tuple(Landing.from_json(landing) for landing in data["landed"]),
+        )
+
+
+@dataclass(frozen=True)
 class HistoryEntry:
     """One line of a pipeline's record. `who` and `why` are never empty for a rewind (G3)."""
 
@@ -106,6 +140,7 @@ class Progress:
     epoch: int = 0  # the epoch of the last lease that was given out
     mark: Mark | None = None
     intent: Intent | None = None
+    waiting: tuple[Waiting, ...] = ()  # at most one per stream
 
     def intending(self, intent: Intent) -> Progress:
         """Begin a window, or note what has landed of it."""
@@ -120,13 +155,22 @@ class Progress:
             )
         return replace(self, mark=end, intent=None)
 
+    def with_waiting(self, *changed: Waiting) -> Progress:
+        """Streams that wait, or wait in another state; the others stay as they are."""
+        names = {one.stream for one in changed}
+        return replace(self, waiting=(*(one for one in self.waiting if one.stream not in names), *changed))
+
+    def without_waiting(self, *streams: str) -> Progress:
+        """These streams wait no longer."""
+        return replace(self, waiting=tuple(one for one in self.waiting if one.stream not in streams))
+
     def abandoned(self) -> Progress:
         """Give up an intent: nothing of it can have landed, or a coming window brings all of it again in its place."""
         return replace(self, intent=None)
 
     def rewound(self, to: Mark | None) -> Progress:
-        """The one move that may go back. An unfinished intent is dropped with it."""
-        return replace(self, mark=to, intent=None)
+        """The one move that may go back. An unfinished intent is dropped with it, and no stream waits any more."""
+        return replace(self, mark=to, intent=None, waiting=())
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -135,6 +179,7 @@ class Progress:
             "epoch": self.epoch,
             "mark": self.mark.to_json() if self.mark else None,
             "intent": self.intent.to_json() if self.intent else None,
+            **({"waiting": [one.to_json() for one in self.waiting]} if self.waiting else {}),
         }
 
     @classmethod
@@ -145,6 +190,7 @@ class Progress:
             epoch=data["epoch"],
             mark=mark_from_json(data["mark"]) if data["mark"] is not None else None,
             intent=Intent.from_json(data["intent"]) if data["intent"] is not None else None,
+            waiting=tuple(Waiting.from_json(one) for one in data.get("waiting") or ()),
         )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from headwater.model.errors import HeadwaterError
 from headwater.model.marks import Mark
 from headwater.model.progress import Lease
 from headwater.model.rejects import Reject
@@ -32,6 +33,7 @@ class Plan:
     streams: tuple[StreamPlan, ...] = ()
     more: bool = False  # the window was cut by a limit: the next cycle need not wait
     warnings: tuple[str, ...] = ()  # what an operator should know: NULL cursors, a scan chosen, a long transaction
+    refused: Mapping[str, HeadwaterError] = field(default_factory=dict)  # streams that the window goes without, and why
 
 
 class Source(Protocol):
@@ -72,6 +74,21 @@ class Lag:
     def behind(self) -> int:
         """What is unread, in the source's units."""
         return max(self.end - self.position, 0)
+
+
+@runtime_checkable
+class Separates(Protocol):
+    """A source of streams that move on their own: its pipeline goes on without one that cannot be read or kept."""
+
+    def plan_without(self, mark: Mark | None, streams: frozenset[str]) -> Plan:
+        """As `plan`, as if these streams had nothing new."""
+
+    def apart(self, window: Window, streams: frozenset[str]) -> tuple[Window, Window] | None:
+        """What these streams bring to the window, and the rest of it, in which they stay where it starts.
+
+        Each, when it is read, gives exactly the rows that it has in the whole (G5), and the join of the two ends is the
+        end of the whole. None: the pipeline has one stream, and nothing to go on with.
+        """
 
 
 @runtime_checkable

@@ -130,6 +130,11 @@ MIGRATIONS = (
                 PRIMARY KEY (pipeline, first_key)) {by_key}""",
         ),
     ),
+    Migration(
+        4,
+        "streams that their pipeline goes on without",
+        ("ALTER TABLE headwater_progress ADD COLUMN waiting {json}",),
+    ),
 )
 NEWEST = MIGRATIONS[-1].version
 

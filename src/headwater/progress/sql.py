@@ -21,13 +21,16 @@ from headwater.progress.record_store import Decision, RecordStore
 
 T = TypeVar("T")
 
-COLUMNS = "version, epoch, CAST(mark AS text) AS mark, CAST(intent AS text) AS intent, lease_owner, lease_expires_at"
+COLUMNS = (
+    "version, epoch, CAST(mark AS text) AS mark, CAST(intent AS text) AS intent, CAST(waiting AS text) AS waiting, "
+    "lease_owner, lease_expires_at"
+)
 _READ = f"SELECT {COLUMNS} FROM headwater_progress WHERE pipeline = :pipeline"  # noqa: S608 - constant
 _ADD_EMPTY = "INSERT INTO headwater_progress (pipeline, version, epoch) VALUES (:pipeline, 0, 0) ON CONFLICT DO NOTHING"
 _WRITE = """
 UPDATE headwater_progress SET
     updated_at = CASE WHEN version = :version THEN updated_at ELSE :now END,
-    version = :version, epoch = :epoch, mark = :mark, mark_text = :mark_text, intent = :intent,
+    version = :version, epoch = :epoch, mark = :mark, mark_text = :mark_text, intent = :intent, waiting = :waiting,
     lease_owner = :lease_owner, lease_expires_at = :lease_expires_at
 WHERE pipeline = :pipeline"""
 _ADD_ENTRY = """
@@ -137,7 +140,7 @@ class SqlProgress(RecordStore, Generic[C]):
         return self._run(work)
 
     def _record(self, pipeline: str, row: Row) -> Record:
-        version, epoch, mark, intent, owner, expires_at = row[:6]
+        version, epoch, mark, intent, waiting, owner, expires_at = row[:7]
         with self._reading(f"the progress of {pipeline!r}"):
             if not isinstance(version, int) or not isinstance(epoch, int):
                 raise TypeError(f"version {version!r} and epoch {epoch!r} are to be integers")
@@ -147,6 +150,7 @@ class SqlProgress(RecordStore, Generic[C]):
                 "epoch": epoch,
                 "mark": None if mark is None else _object(mark),
                 "intent": None if intent is None else _object(intent),
+                "waiting": None if waiting is None else _list(waiting),
             }
             owner = None if owner is None else _text(owner)
             return Record(Progress.from_json(data), owner, None if expires_at is None else _parsed_moment(expires_at))
@@ -160,6 +164,7 @@ class SqlProgress(RecordStore, Generic[C]):
             "mark": json.dumps(progress.mark.to_json()) if progress.mark else None,
             "mark_text": _readable(progress.mark) if progress.mark else None,
             "intent": json.dumps(progress.intent.to_json()) if progress.intent else None,
+            "waiting": json.dumps([one.to_json() for one in progress.waiting]) if progress.waiting else None,
             "lease_owner": record.owner,
             "lease_expires_at": self._moment(record.expires_at) if record.expires_at else None,
         }
@@ -191,6 +196,13 @@ def _object(value: object) -> dict[str, Json]:
     data = json.loads(_text(value))
     if not isinstance(data, dict):
         raise TypeError(f"expected a JSON object, found {data!r}")  # null is no way to say that there is none (W3)
+    return data
+
+
+def _list(value: object) -> list[Json]:
+    data = json.loads(_text(value))
+    if not isinstance(data, list):
+        raise TypeError(f"expected a JSON list, found {data!r}")
     return data
 
 

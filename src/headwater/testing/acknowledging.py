@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headwater.model.marks import Mark
 from headwater.model.rows import Rows
-from headwater.model.source import Plan, Source
+from headwater.model.source import Plan, Separates, Source
 from headwater.model.window import Window
 
 
@@ -24,6 +24,12 @@ class AcknowledgingSource:
 
     def plan(self, mark: Mark | None) -> Plan:
         return self._source.plan(mark)
+
+    def plan_without(self, mark: Mark | None, streams: frozenset[str]) -> Plan:
+        return self._source.plan_without(mark, streams) if isinstance(self._source, Separates) else self.plan(mark)
+
+    def apart(self, window: Window, streams: frozenset[str]) -> tuple[Window, Window] | None:
+        return self._source.apart(window, streams) if isinstance(self._source, Separates) else None
 
     def read(self, window: Window) -> AbstractContextManager[Sequence[Rows]]:
         return self._source.read(window)

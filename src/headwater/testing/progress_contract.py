@@ -14,6 +14,7 @@ import datetime as dt
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -30,7 +31,7 @@ from headwater.model.errors import (
 )
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark, StreamsMark
-from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, Progress
+from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, Progress, Waiting
 from headwater.model.store import Store
 from headwater.model.window import Window
 from headwater.testing.progress_race import OpenStore, Race, run_race
@@ -153,12 +154,17 @@ class ProgressContract:
         mark = StreamsMark({**marks, "none": ColumnMark("c", CursorType.DATE, None)})
         landing = Landing("1:iceberg", "s", "w", rows=3, seconds=0.25, proof={"snapshot": 2**62})
         intent = Intent("run 1", Window(None, mark), dt.datetime(2026, 1, 1, 0, 0, 0, 1, dt.UTC), (landing,))
-        stored = store.swap(lease, store.load("a"), store.load("a").intending(intent), None)
+        waits = Waiting("s", intent.begun_at, "schema-refused", "not so: \x00", Window(mark, mark), (landing,))
+        wanted = store.load("a").intending(intent).with_waiting(waits, replace(waits, stream="t", window=None))
+        stored = store.swap(lease, store.load("a"), wanted, None)
         assert place.open().load("a") == stored
-        assert stored.intent == intent
+        assert (stored.intent, stored.waiting) == (intent, wanted.waiting)
         done = store.swap(lease, stored, stored.advanced(mark), None)
         assert place.open().load("a") == done
-        assert (done.mark, done.intent) == (mark, None)
+        assert (done.mark, done.intent, done.waiting) == (mark, None, wanted.waiting)
+        left = store.swap(lease, done, done.without_waiting("s", "t"), None)
+        assert place.open().load("a") == left
+        assert left.waiting == ()
 
     def test_history_gives_the_newest_entries_first(self, place: Place, store: Store) -> None:
         lease = _lease(store)

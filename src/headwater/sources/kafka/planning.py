@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from headwater.model.errors import SourceChanged
 from headwater.model.marks import OffsetsMark
+from headwater.model.window import Window
 from headwater.sources.kafka.broker import Partition, Topic
 
 Topics = Mapping[str, Topic]
@@ -111,6 +112,24 @@ def begins(mark: OffsetsMark, topics: Topics) -> dict[Partition, int]:
         for name, topic in topics.items()
         for number, log in topic.partitions.items()
     }
+
+
+def apart(window: Window, names: frozenset[str]) -> tuple[Window, Window]:
+    """What some topics bring to a window, and the rest of it, in which they stay where the window begins."""
+    begin = window.start if isinstance(window.start, OffsetsMark) else OffsetsMark({})
+    end = window.end if isinstance(window.end, OffsetsMark) else OffsetsMark({})
+    others = end.topics.keys() - names
+    part = Window(_only(begin, names), _only(end, names))
+    rest = Window(begin, _only(end, others).join(_only(begin, names)))
+    return part, rest
+
+
+def _only(mark: OffsetsMark, names: Collection[str]) -> OffsetsMark:
+    """What a mark holds of some topics; the key of a stream stands beside its columns, under its name and a word."""
+    topics = {name: offsets for name, offsets in mark.topics.items() if name in names}
+    ids = {name: known for name, known in mark.ids.items() if name in names}
+    columns = {entry: found for entry, found in mark.columns.items() if entry.partition(" ")[0] in names}
+    return OffsetsMark(topics, ids, columns)
 
 
 def ends(begin: Mapping[Partition, int], topics: Topics, max_rows: int | None) -> dict[Partition, int]:

@@ -6,18 +6,24 @@ import datetime as dt
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headwater.config.kafka_client import client_options
 from headwater.config.kafka_source import KafkaSource, parse_moment
-from headwater.model.errors import InputError, SourceChanged, SourceUnreachable
+from headwater.model.errors import HeadwaterError, InputError, SourceChanged, SourceUnreachable, is_of_one_stream
 from headwater.model.marks import Mark, OffsetsMark
 from headwater.model.rejects import Reject
 from headwater.model.rows import Rows
 from headwater.model.source import Lag, Plan, StreamPlan
 from headwater.model.window import Window
 from headwater.sources.kafka.broker import Broker, Log, Partition, Topic
-from headwater.sources.kafka.planning import begins, changed, ends, gaps, mark_of
+from headwater.sources.kafka.planning import apart, begins, changed, ends, gaps, mark_of
+
+if TYPE_CHECKING:
+    from headwater.sources.json.found import Columns
+    from headwater.sources.kafka.consuming import OffsetRange, Reading
 
 _NO_MESSAGE = -1
 _LOOKED_AT = {"json": 500_000, "debezium": 1_000_000}
@@ -38,18 +44,25 @@ class ReadTopics:
         return self._broker.address
 
     def plan(self, mark: Mark | None) -> Plan:
+        return self.plan_without(mark, frozenset())
+
+    def plan_without(self, mark: Mark | None, streams: frozenset[str]) -> Plan:
         self._planned = None
         known = self._offsets(mark)
-        topics = self._topics(known)
+        topics = {name: topic for name, topic in self._topics(known).items() if name not in streams}
         if known is None:
             begin, pinned = self._first(topics), self._settings.start != "earliest"
         else:
-            topics = self._checked(known, topics)
+            topics = dict(self._checked(known, topics, streams))
             begin, pinned = begins(known, topics), False
         end = ends(begin, topics, self._most)
         if end == begin and not pinned:
             return Plan(None)
         return self._plan(known, topics, begin, end)
+
+    def apart(self, window: Window, streams: frozenset[str]) -> tuple[Window, Window] | None:
+        written = self._settings.topic_names
+        return apart(window, streams) if len(written) > 1 or any(map(_is_pattern, written)) else None
 
     def _plan(
         self,
@@ -60,16 +73,22 @@ class ReadTopics:
     ) -> Plan:
         # The window says where it begins, also on a first run: a retry must not depend on `start` (G5).
         start, stop = mark_of(begin, topics), mark_of(end, topics)
-        kept = known or OffsetsMark({})
-        window = Window(kept.join(start), self._with_columns(kept, start, kept.join(stop)))
-        self._planned = window
+        kept, refused = known or OffsetsMark({}), dict[str, HeadwaterError]()
+        window = Window(kept.join(start), self._with_columns(kept, start, kept.join(stop), refused))
+        if refused:
+            window = apart(window, frozenset(refused))[1]
         streams = tuple(
             StreamPlan(name, _window_of(name, start, stop), count, _why(name, begin, end))
             for name in sorted(topics)
-            if (count := _count(name, begin, end))
+            if (count := _count(name, begin, end)) and name not in refused
         )
-        more = any(topics[name].partitions[number].end > at for (name, number), at in end.items())
-        return Plan(window, streams, more=more)
+        if refused and not streams and known:
+            return Plan(None, refused=refused)
+        self._planned = window
+        more = any(
+            topics[name].partitions[number].end > at for (name, number), at in end.items() if name not in refused
+        )
+        return Plan(window, streams, more=more, refused=refused)
 
     @property
     def _finds_columns(self) -> bool:
@@ -82,22 +101,38 @@ class ReadTopics:
         """Columns are found by looking at every message of the window: that must end soon."""
         return self._settings.max_rows or (_LOOKED_AT[self._settings.format] if self._finds_columns else None)
 
-    def _with_columns(self, kept: OffsetsMark, start: OffsetsMark, end: OffsetsMark) -> OffsetsMark:
-        """The end of the window with the columns of its messages, where nobody wrote a schema."""
+    def _with_columns(
+        self, kept: OffsetsMark, start: OffsetsMark, end: OffsetsMark, refused: dict[str, HeadwaterError]
+    ) -> OffsetsMark:
+        """The end of the window with the columns of its messages, where nobody wrote a schema.
+
+        A topic whose columns are refused is named, where there are others to go on with.
+        """
         if not self._finds_columns:
             return end
         from headwater.sources.kafka.reading import ranges, reading_of  # noqa: PLC0415 - an idle poll needs no Arrow
 
-        wanted = ranges(Window(kept.join(start), end))
-        reading = reading_of(self._settings, self._options)
+        window = Window(kept.join(start), end)
+        reading, columns = reading_of(self._settings, self._options), kept.columns
+        for topic, wanted in groupby(ranges(window), key=lambda each: each.topic):
+            try:
+                columns = self._columns_after(columns, list(wanted), reading)
+            except HeadwaterError as error:
+                if self.apart(window, frozenset()) is None or not is_of_one_stream(error):
+                    raise
+                refused[topic] = error
+        return OffsetsMark(end.topics, end.ids, columns)
+
+    def _columns_after(
+        self, known: Mapping[str, Columns], wanted: Sequence[OffsetRange], reading: Reading
+    ) -> Mapping[str, Columns]:
         if self._settings.format == "debezium":
             from headwater.sources.debezium.kafka import columns_after as of_events  # noqa: PLC0415 - as above
 
-            return OffsetsMark(end.topics, end.ids, of_events(kept.columns, wanted, reading, self._settings))
+            return of_events(known, wanted, reading, self._settings)
         from headwater.sources.kafka.found_columns import columns_after  # noqa: PLC0415 - as above
 
-        taken = set(self._settings.metadata_columns.values())
-        return OffsetsMark(end.topics, end.ids, columns_after(kept.columns, wanted, reading, taken))
+        return columns_after(known, wanted, reading, set(self._settings.metadata_columns.values()))
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
@@ -187,9 +222,12 @@ class ReadTopics:
             hint=f"{shown}; create it, or grant the right to describe it; a running pipeline looks again",
         )
 
-    def _checked(self, mark: OffsetsMark, topics: Mapping[str, Topic]) -> Mapping[str, Topic]:
+    def _checked(
+        self, mark: OffsetsMark, topics: Mapping[str, Topic], without: frozenset[str] = frozenset()
+    ) -> Mapping[str, Topic]:
         """The topics, unless the mark and they do not fit together (G9)."""
         ours = self._ours(mark)
+        ours = OffsetsMark({name: offsets for name, offsets in ours.topics.items() if name not in without}, ours.ids)
         seen = self._with_open_transactions(ours, topics)
         if found := gaps(ours, seen):
             raise changed(self.address, found)

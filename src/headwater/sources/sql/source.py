@@ -6,14 +6,15 @@ together: one view for all streams of a plan, one mark for one or several stream
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.config.sql_source import SqlSource
 from headwater.model.comparing import Again, Meeting
-from headwater.model.errors import SourceChanged, UnknownName
+from headwater.model.errors import HeadwaterError, SourceChanged, UnknownName, is_of_one_stream
 from headwater.model.marks import ColumnMark, Mark, StreamsMark
 from headwater.model.rejects import Reject
 from headwater.model.rows import Rows, Split
@@ -28,6 +29,8 @@ from headwater.sources.sql.view import Database, Limits, NumbersTransactions, Ou
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
 
 _BY_SNAPSHOT = ("bounded", "scan")  # the ways that need PostgreSQL's transaction numbers
 
@@ -56,29 +59,54 @@ class PolledSql:
         return self._database.address
 
     def plan(self, mark: Mark | None) -> Plan:
+        return self.plan_without(mark, frozenset())
+
+    def plan_without(self, mark: Mark | None, streams: frozenset[str]) -> Plan:
         self._end_view()
         marks = self._by_stream(mark)
         if self._database.unchanged(marks):
             return Plan(None)
         try:
-            plan = self._looked(mark, marks)
+            plan = self._looked(mark, marks, streams)
         except BaseException:
             self._end_view()
             raise
         if plan.window is None:
-            self._database.found_nothing(marks)
+            if not plan.refused and not streams:  # else something may be there all the same
+                self._database.found_nothing(marks)
             self._end_view()
         self._database.planned()
         return plan
 
-    def _looked(self, mark: Mark | None, marks: Mapping[str, ColumnMark]) -> Plan:
-        relations = self._relations(marks)
+    def apart(self, window: Window, streams: frozenset[str]) -> tuple[Window, Window] | None:
+        if self._settings.tables is None:
+            return None
+        starts, ends = self._by_stream(window.start), self._by_stream(window.end)
+        mine, here = ({name: each[name] for name in each if name in streams} for each in (starts, ends))
+        others = {name: end for name, end in ends.items() if name not in streams}
+        # Not None, where nothing was read yet: `start` has had its say.
+        part = Window(StreamsMark(mine), StreamsMark(here))
+        return part, Window(window.start, StreamsMark({**others, **mine}))
+
+    def _looked(self, mark: Mark | None, marks: Mapping[str, ColumnMark], without: frozenset[str]) -> Plan:
+        refused: dict[str, HeadwaterError] = {}
+        relations = [
+            relation
+            for relation in self._relations({})
+            if relation.stream not in without
+            and self._noting(refused, relation, partial(self._checked, relation, marks.get(relation.stream)))
+            is not None
+        ]
         view = self._database.look(relations, marks)
-        outcomes = {relation.stream: self._outcome(relation, mark, marks, view) for relation in relations}
+        found = {
+            relation.stream: self._noting(refused, relation, partial(self._outcome, relation, mark, marks, view))
+            for relation in relations
+        }
+        outcomes = {stream: outcome for stream, outcome in found.items() if outcome is not None}
         warnings = self._new_warnings(outcomes.values())
         ends = {stream: outcome.end for stream, outcome in outcomes.items() if outcome.end is not None}
         if not ends:
-            return Plan(None, warnings=warnings)
+            return Plan(None, warnings=warnings, refused=refused)
         window = Window(mark, self._together({**marks, **ends}))
         self._planned = _Planned(
             window,
@@ -90,7 +118,17 @@ class PolledSql:
             StreamPlan(stream, Window(marks.get(stream), end), outcomes[stream].rows, outcomes[stream].why)
             for stream, end in ends.items()
         )
-        return Plan(window, streams, any(outcome.more for outcome in outcomes.values()), warnings)
+        return Plan(window, streams, any(outcome.more for outcome in outcomes.values()), warnings, refused)
+
+    def _noting(self, refused: dict[str, HeadwaterError], relation: Relation, work: Callable[[], T]) -> T | None:
+        """None where one of several tables has an error of its own."""
+        try:
+            return work()
+        except HeadwaterError as error:
+            if self._settings.tables is None or not is_of_one_stream(error):
+                raise
+            refused[relation.stream] = error
+            return None
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
@@ -265,10 +303,10 @@ class PolledSql:
         relations = self._database.relations()
         for relation in relations:
             first_value(relation, self._settings)  # G12: refused before anything runs
-            self._check_mark(relation, marks.get(relation.stream))
+            self._checked(relation, marks.get(relation.stream))
         return relations
 
-    def _check_mark(self, relation: Relation, mark: ColumnMark | None) -> None:
+    def _checked(self, relation: Relation, mark: ColumnMark | None) -> Relation:
         subject = relation.subject
         if mark is not None and (mark.column, mark.type) != (subject.cursor, subject.kind):
             raise SourceChanged(
@@ -276,6 +314,7 @@ class PolledSql:
                 f"{subject.cursor} ({subject.kind.value})",
                 hint="write the former cursor, or rewind the pipeline: --to start, --to latest, or --to a value of the new cursor",
             )
+        return relation
 
     def _by_stream(self, mark: Mark | None) -> dict[str, ColumnMark]:
         if mark is None:
