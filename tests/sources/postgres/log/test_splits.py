@@ -14,6 +14,7 @@ from headwater.model.rows import RejectingSplit
 from headwater.sources.postgres.change_schema import change_schema
 from headwater.sources.postgres.log import spooling
 from headwater.sources.postgres.log.splits import cut
+from headwater.sources.sql import copy_stream
 from tests.sources.postgres.log.slot_log import own_splits, slot_log
 
 
@@ -52,6 +53,7 @@ def test_what_is_left_out_of_a_column_that_the_schema_has_not_is_not_missing(log
 
 def test_rejects_stop_a_read_or_are_set_aside_once(log, tmp_path, monkeypatch):
     monkeypatch.setattr(spooling, "_BATCH", 1)
+    monkeypatch.setattr(copy_stream, "_CHUNK", 64)
     log.sql(
         "INSERT INTO t (id, price, day) VALUES (1, 1, '2026-01-01'), (2, 'NaN', 'infinity'), (3, 2, '0044-03-15 BC')"
     )
@@ -59,6 +61,7 @@ def test_rejects_stop_a_read_or_are_set_aside_once(log, tmp_path, monkeypatch):
     (segment,) = log.read_into(tmp_path, {"t": ("id",)}).segments
     assert (segment.rows, segment.rejects) == (2, 3)
     splits = own_splits(segment, 2)
+    assert len(splits) == 2
     with pytest.raises(ValueNotKept, match=r"t: the change at 0/\w+, number 2, and 2 more .*NaN or infinity"):
         list(splits[0].read())
     aside = []

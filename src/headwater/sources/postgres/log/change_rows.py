@@ -18,7 +18,7 @@ from headwater.model.errors import RunError
 from headwater.sources.postgres.log import messages as wire
 from headwater.sources.postgres.log.layout import Layout
 from headwater.sources.postgres.log.raw_rows import RawRows
-from headwater.sources.postgres.log.tuples import TEXT, Cells, texts, tuples_at
+from headwater.sources.postgres.log.tuples import Cells, texts, tuples_at
 from headwater.sources.sql.copy_binary import Numbers
 
 _TAG = 5  # bytes of letter and oid, before what says whose image follows: N new, K the former key, O the former row
@@ -96,9 +96,8 @@ def _differing(buffer: pa.Buffer, former: list[Cells], after: list[Cells], keyed
     """Which of these updates change the key. A key that is not told did not change."""
     found = np.zeros(len(after[0].letters) if after else 0, np.bool_)
     for column in keyed:
-        both = (former[column].letters == TEXT) & (after[column].letters == TEXT)
         other = pc.not_equal(texts(buffer, former[column]), texts(buffer, after[column]))
-        found |= both & np.asarray(other.fill_null(False).to_numpy(zero_copy_only=False))  # noqa: FBT003 - Arrow's own
+        found |= np.asarray(other.fill_null(False).to_numpy(zero_copy_only=False))  # noqa: FBT003 - Arrow's own
     return np.flatnonzero(found)
 
 

@@ -78,9 +78,10 @@ class SegmentSplit:
 
 def cut(segment: Segment, count: int, homes: Sequence[tuple[str, str]], schema: pa.Schema) -> tuple[SegmentSplit, ...]:
     """At most so many splits, of about as many rows each; the first tells of the rejects."""
-    ends = np.cumsum([part.rows for part in segment.parts])
     count = max(1, min(count, len(segment.parts)))
-    edges = [int(np.searchsorted(ends, segment.rows * number / count)) for number in range(1, count)]
+    rows = np.array([part.rows for part in segment.parts], np.int64)
+    turns = (np.cumsum(rows) - rows / 2) * count // max(segment.rows, 1)  # by the middle of each batch
+    edges = [int(np.searchsorted(turns, number)) for number in range(1, count)]
     pairs = zip([0, *edges], [*edges, len(segment.parts)], strict=True)
     parts = [segment.parts[begin:end] for begin, end in pairs]
     kept = [part for part in parts if part] or [()]
