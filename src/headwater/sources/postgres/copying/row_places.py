@@ -18,20 +18,20 @@ _ITEM_BITS, _HEAP_BITS = 16, 48
 
 
 def places_of(chunk: Chunk) -> Numbers:
-    """Of each row, by its first field; they order as page and item do."""
+    """Of each row, by its last field; they order as page and item do."""
     data = np.frombuffer(chunk.data, np.uint8)
     every = np.ndarray((len(data) - _FIELD.itemsize + 1,), f"V{_FIELD.itemsize}", data.data, strides=(1,))
-    found = every[chunk.starts].view(_FIELD)
+    found = every[values_end(chunk)].view(_FIELD)
     if not np.all(found["length"] == _LENGTH):
         raise RunError("the server's COPY sent something else where the place of a row stands")
     places: Numbers = found["page"].astype(np.int64) << _ITEM_BITS | found["item"]
     return places
 
 
-def second_fields(chunk: Chunk) -> Numbers:
-    """Where the field behind the place begins, in each row."""
-    begin: Numbers = chunk.starts + _FIELD.itemsize
-    return begin
+def values_end(chunk: Chunk) -> Numbers:
+    """Where the place begins, behind the values of each row."""
+    end: Numbers = chunk.ends - _FIELD.itemsize
+    return end
 
 
 def in_order(places: Numbers, behind: Item | None) -> bool:

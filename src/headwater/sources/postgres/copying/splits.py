@@ -13,7 +13,7 @@ from headwater.model.secret import Secret
 from headwater.sources.postgres.copying.change_batch import ChangeBatches
 from headwater.sources.postgres.copying.pages import HeapRange
 from headwater.sources.postgres.copying.reading import HeapReader, Reading
-from headwater.sources.postgres.copying.row_places import Numbers, item_of, numbered, second_fields
+from headwater.sources.postgres.copying.row_places import Numbers, item_of, numbered, values_end
 from headwater.sources.postgres.copying.statement import CopiedColumn
 from headwater.sources.sql.copy_binary import decode
 from headwater.sources.sql.copy_stream import Chunk
@@ -73,7 +73,7 @@ class CopySplit:
             reader.close()
 
     def _values(self, chunk: Chunk, columns: list[Column]) -> Part:
-        batch, unkept = decode(chunk.data, second_fields(chunk), chunk.ends, columns, self.stream)
+        batch, unkept = decode(chunk.data, chunk.starts, values_end(chunk), columns, self.stream)
         return exact_part(batch, columns, arrow_schema(columns), unkept)
 
     def _names(self) -> RowNames:

@@ -41,8 +41,11 @@ class CopiedColumn:
 
 
 def copy_query(columns: Sequence[CopiedColumn], heap: HeapRange, where: str, behind: Item | None) -> str:
-    """The place of each row, then its values; in the order of places, and only those behind one that is done."""
-    chosen = ", ".join(["ctid", *(column.expression for column in columns)])
+    """The values of each row, then its place; in the order of places, and only those behind one that is done.
+
+    A place in front, with the next field's width, would often look like the head of a row (`copy_stream`).
+    """
+    chosen = ", ".join([*(column.expression for column in columns), "ctid"])
     low = f"ctid > '({behind[0]},{behind[1]})'::tid" if behind else f"ctid >= '({heap.first},0)'::tid"
     high = f" AND ctid < '({heap.end},0)'::tid" if heap.end is not None else ""
     # The condition is the user's own SQL: on lines of its own, so that a comment in it ends there.
