@@ -252,3 +252,8 @@ def test_a_split_is_small_and_shows_no_secret(database, connection):
     assert "424242" not in repr(rows)
     assert len(pickle.dumps(split)) < 3000
     assert pa.schema(rows.schema).field("_row").nullable is False
+
+
+def test_a_table_without_columns_has_rows_all_the_same(database, connection):
+    connection.execute("CREATE TABLE t (); INSERT INTO t SELECT FROM generate_series(1, 3)")
+    assert [row["_row"] for row in rows_of(database, "t")] == [1, 2, 3]
