@@ -4,7 +4,7 @@
 2 %. The chosen plan against the forced ones, and against the MERGE statement that people write by hand, which takes the
 changes from a table where they are staged already.
 
-    python bench/changes.py [--changes 1000000] [--rows 1000000 10000000] [--rounds 2]
+    python bench/changes.py [--changes 1000000] [--rows 1000000 10000000] [--rounds 2] [--ways auto copy-on-write]
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from headwater.sources.split_rows import ArrowChangeRows
 from headwater.testing.memory_rows import attempt_at, window_up_to
 
 PARTITIONS = 3
+WAYS = ("auto", "delete-append", "copy-on-write", "merge", "by hand")
 DDL = "custkey bigint, first_name string, city string, state string, fico int, registration_date date, balance decimal(12,2), notes string"
 COLUMNS = pa.schema(
     [
@@ -78,7 +79,7 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--only", choices=["spread", "recent"], help="one way to spread the keys")
-    arguments.add_argument("--quick", action="store_true", help="the chosen plan alone")
+    arguments.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(Kafka(), Path(folder) / "kafka", print) as broker:
         brokers = broker.address["brokers"]
@@ -89,7 +90,7 @@ def main() -> None:
             project.session().sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
             for rows in given.rows:
                 for spread in [given.only] if given.only else ["spread", "recent"]:
-                    Case(project, brokers, rows, given.changes, spread).measure(given.rounds, quick=given.quick)
+                    Case(project, brokers, rows, given.changes, spread).measure(given.rounds, given.ways)
 
 
 @dataclass
@@ -102,31 +103,34 @@ class Case:
     changes: int
     spread: str
 
-    def measure(self, rounds: int, *, quick: bool) -> None:
+    def measure(self, rounds: int, ways: list[str]) -> None:
         topic = produce(self.brokers, self.rows, self.changes, self.spread)
         target = self.base()
         print(f"{self.changes:,} changes onto {self.rows:,} rows, keys {self.spread}", flush=True)
-        spark, best = self.project.session(), dict[str, float]()
+        spark, best, merges = self.project.session(), dict[str, float](), dict[str, float]()
         start = spark.sql(f"SELECT snapshot_id FROM {target}.snapshots ORDER BY committed_at DESC LIMIT 1").first()[0]
-        counts = set()
-        for number in range(rounds):
-            for way in ["auto"] if quick else ["auto", "merge"]:
-                seconds, log = self.headwater(topic, target, way)
-                best[way] = min(best.get(way, seconds), seconds)
-                counts.add(tuple(spark.table(target).selectExpr("count(*)", "sum(custkey)", "sum(fico)").first()))
-                spark.sql(f"CALL lake.system.rollback_to_snapshot('{target.removeprefix('lake.')}', {start})")
-                if number == rounds - 1 and way == "auto":
-                    staged = log
+        counts, staged = set(), ""
+        for _ in range(rounds):
+            for way in ways:
+                if way == "by hand":
+                    seconds = merge = self.by_hand(staged, target)
                 else:
-                    spark.sql(f"DROP TABLE {log} PURGE")
-        if not quick:
-            for _ in range(rounds):
-                seconds = self.by_hand(staged, target)
-                best["by hand"] = min(best.get("by hand", seconds), seconds)
+                    seconds, merge, log = self.headwater(topic, target, way)
+                    counts.add(tuple(spark.table(target).selectExpr("count(*)", "sum(custkey)", "sum(fico)").first()))
+                    spark.sql(f"CALL lake.system.rollback_to_snapshot('{target.removeprefix('lake.')}', {start})")
+                    if staged:
+                        spark.sql(f"DROP TABLE {log} PURGE")
+                    staged = staged or log
+                best[way] = min(best.get(way, seconds), seconds)
+                merges[way] = min(merges.get(way, merge), merge)
         assert len(counts) == 1, counts
-        print(f"  {counts.pop()[0]:,} rows then; changes and merge: {self.changes / best['auto']:,.0f} changes/s")
+        first = ways[0]
+        print(f"  {counts.pop()[0]:,} rows then; {first}: {self.changes / best[first]:,.0f} changes/s, log and merge")
         for way, seconds in best.items():
-            print(f"  {way:<8} {seconds:6.2f} s, {seconds / best['auto']:.2f} ×")
+            print(
+                f"  {way:<14} {seconds:6.2f} s, {seconds / best[first]:.2f} ×; the merge alone {merges[way]:6.2f} s, "
+                f"{merges[way] / merges[first]:.2f} ×"
+            )
         spark.sql(f"DROP TABLE {target} PURGE")
         spark.sql(f"DROP TABLE {staged} PURGE")
 
@@ -141,7 +145,7 @@ class Case:
         sink.land(attempt_at(window_up_to(1), pipeline=name, spark=self.project.session), rows)
         return name
 
-    def headwater(self, topic: str, target: str, way: str) -> tuple[float, str]:
+    def headwater(self, topic: str, target: str, way: str) -> tuple[float, float, str]:
         name = f"bench_{uuid.uuid4().hex[:8]}"
         log = f"lake.bench.{name}_changes"
         source = {"brokers": self.brokers, "topics": [topic], "format": "debezium", "schema": DDL, "max_rows": 10**9}
@@ -157,8 +161,10 @@ class Case:
         if result.error:
             raise result.error
         steps = ", ".join(f"{landing.sink} {landing.seconds:.2f} s" for landing in result.landings)
-        print(f"  {way}: {seconds:.2f} s ({steps}), {self.changes / seconds:,.0f} changes/s", flush=True)
-        return seconds, log
+        merge = next(landing for landing in result.landings if landing.sink == "2:iceberg")
+        chosen = f"{merge.proof['upsert']}: {merge.proof['why']}"
+        print(f"  {way}: {seconds:.2f} s ({steps}), {self.changes / seconds:,.0f} changes/s; {chosen}", flush=True)
+        return seconds, merge.seconds, log
 
     def by_hand(self, staged: str, target: str) -> float:
         """The seed's statement on a table with Iceberg's own defaults."""
