@@ -89,7 +89,7 @@ def test_no_difference_is_seen_that_is_none_while_another_process_follows_a_nast
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(3):
+        for _ in range(2):
             verified = verify(yard, spark, wait_seconds=120)
             assert not differing(verified)
             assert len(verified.tables) == 2 * len(COLUMNS)
