@@ -104,8 +104,10 @@ class Copying:
 
     def _order(self) -> _CopyOrder:
         schema = self._table.schema
-        columns = [field for field in schema.to_arrow() if field.name not in {_ROW_ID.name, _AGE.name}]
-        ids = [_field(_ROW_ID), _field(_AGE)] if self._table.format_version >= DELETION_VECTORS else []
+        columns = list(schema.to_arrow())
+        taken = {_ROW_ID.name, _AGE.name} & {field.name for field in columns}
+        has_ids = self._table.format_version >= DELETION_VECTORS and not taken
+        ids = [_field(_ROW_ID), _field(_AGE)] if has_ids else []
         return _CopyOrder(
             self._files.order_of_copies(pa.schema([*columns, *ids])),
             tuple(KeyColumn(int((f.metadata or {})[FIELD_ID]), f.name, f.type) for f in columns),
@@ -116,8 +118,9 @@ class Copying:
 
 def to_copy(planned: Sequence[PlannedFile], removal: Removal) -> list[PlannedFile]:
     """Files that lose rows, and small ones: those would only become more."""
-    small = [file for file in planned if file.size < SMALL_FILE and file.location not in removal.files]
-    return [file for file in planned if file.location in removal.gone or (len(small) > 1 and file in small)]
+    small = {file.location for file in planned if file.size < SMALL_FILE and file.location not in removal.files}
+    wanted = removal.gone.keys() | (small if len(small) > 1 else set())
+    return [file for file in planned if file.location in wanted]
 
 
 def _original(file: PlannedFile, removal: Removal) -> _Original:
