@@ -18,9 +18,10 @@ from headwater.services.s3_server import S3, client
 from headwater.services.stack import RECIPES, Stack
 
 _FOLDER, _OWNER = "stack", "owner.json"
+_MANY_SLOTS = {"max_replication_slots": "60", "max_wal_senders": "60"}  # every worker's tests may hold several
 _FOR_TESTS = {
     **RECIPES,
-    "postgres": lambda _: Postgres(THROW_AWAY),
+    "postgres": lambda _: Postgres({**THROW_AWAY, **_MANY_SLOTS}),
     "s3": lambda _: S3(may_build=False),  # a build takes longer than a test may; `make test` builds before
 }
 
