@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
+from obstore.store import S3Store
 
 from headwater.api import Project
 from headwater.config.loading import load_project
@@ -134,12 +135,19 @@ def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -
         for number, text in enumerate(contents):
             (inbox / f"{number:06d}.jsonl").write_bytes(text)
         return str(inbox), {"spark": {"memory": "3g"}}, str(inbox)
-    server = stack.enter_context(running(S3(), folder / "server"))
+    server = stack.enter_context(running(S3(keep_alive=True), folder / "server"))
     access = server.address
-    s3 = client(access)
-    s3.create_dir("bench")
+    client(access).create_dir("bench")
+    bucket = S3Store(
+        "bench",
+        endpoint=access["endpoint"],
+        region=access["region"],
+        access_key_id=access["access_key"],
+        secret_access_key=access["secret_key"],
+        client_options={"allow_http": True},
+    )
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda job: put(s3, *job), enumerate(contents)))
+        list(threads.map(lambda job: bucket.put(f"{job[0]:06d}.jsonl", job[1]), enumerate(contents)))
     ours = {name: access[name] for name in ("endpoint", "region", "access_key", "secret_key")}
     jars = [*ensure_jars(print), *ensure_jars(print, JarSet.s3a)]
     conf = {
@@ -152,11 +160,6 @@ def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -
         "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
     }
     return "s3://bench/", {"s3": ours, "spark": {"memory": "3g", "conf": conf}}, "s3a://bench/"
-
-
-def put(s3, number: int, text: bytes) -> None:
-    with s3.open_output_stream(f"bench/{number:06d}.jsonl") as file:
-        file.write(text)
 
 
 if __name__ == "__main__":

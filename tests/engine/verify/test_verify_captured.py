@@ -12,7 +12,7 @@ from headwater.api import Project
 from headwater.config.loading import load_project
 from headwater.engine.verify.report import Verified
 from headwater.engine.verify.verifying import VerifyOrder
-from tests.engine.captured_yard import COLUMNS, Load, Yard
+from tests.engine.captured_yard import KEYS, Load, Yard
 from tests.engine.verify.yard import found
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def test_captured_tables_and_their_history_are_compared_at_one_place_in_the_log(
     verified = verify(yard, spark)  # brings the mark on by itself
     assert not differing(verified)
     assert {(one.sink, one.stream) for one in verified.tables} == {
-        (sink, f"public.{name}") for sink in ("2:iceberg", "3:iceberg") for name in COLUMNS
+        (sink, f"public.{name}") for sink in ("2:iceberg", "3:iceberg") for name in KEYS
     }
     assert {one.sink for one in verified.refused} == {"1:iceberg"}
 
@@ -92,7 +92,7 @@ def test_no_difference_is_seen_that_is_none_while_another_process_follows_a_nast
         for _ in range(2):
             verified = verify(yard, spark, wait_seconds=120)
             assert not differing(verified)
-            assert len(verified.tables) == 2 * len(COLUMNS)
+            assert len(verified.tables) == 2 * len(KEYS)
     finally:
         over.set()
         writer.join()
