@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import BadPosition, InputError, SourceChanged, UnknownName
+from headwater.sources.postgres.log_windows import LogWindows
 from tests.sources.postgres.follower import following, source_table
 
 
@@ -313,6 +314,29 @@ def test_a_label_ends_its_window(sql, database):
         follower.catch_up()
         assert follower.mark.labels == ()
         assert [row["id"] for row in follower.table("public.orders")] == [1, 2]
+
+
+def test_ddl_that_slips_in_before_a_label_is_seen(sql, database, monkeypatch):
+    """Between the look at the catalog and the peek at the log."""
+    sql(ORDERS)
+    sql("INSERT INTO orders VALUES (1, 'a', 1)")
+    with following(database, tables=["public.orders"]) as follower:
+        follower.catch_up()
+        sql("INSERT INTO orders VALUES (2, 'b', 1)")
+        peek, slips = LogWindows.following, iter(["ALTER TABLE orders ADD tier text DEFAULT 'gold'"])
+
+        def late(*given):
+            for ddl in slips:
+                sql(ddl)
+                follower.source.label("month-end")
+            return peek(*given)
+
+        monkeypatch.setattr(LogWindows, "following", late)
+        assert follower.cycle()
+        assert follower.mark.labels == ("month-end",)
+        assert "added with a value" in follower.mark.tables["public.orders"].stale
+        follower.catch_up()
+        assert follower.table("public.orders") == source_table(database, "orders", "id")
 
 
 def test_a_window_ends_where_somebody_compares(sql, database):

@@ -120,6 +120,11 @@ class CapturedPostgres:
         found = self._log.following(known, base.tables, looked.end)
         if found is None:
             return None
+        if found.end.labels or found.end.cut != known.cut:
+            # Whoever names this place, or compares here, relies on it: DDL may have come after the catalog was looked at.
+            seen = reconciled_tables(self._session, look_at_tables(self._session, self._settings, known), known)
+            if seen != base.tables:
+                return self._log_plan(known, replace(base, tables=seen), looked)
         window = Window(known, found.end)
         self._planned = (window, found)
         streams = [
