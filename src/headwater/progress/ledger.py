@@ -69,11 +69,12 @@ class SqlLedger:
         """The bookmarks of these ranges, which are in order and do not overlap."""
 
         def read(execute: Execute) -> list[Row]:
-            rows: list[Row] = []
-            for first, end in ranges:
-                values = {"pipeline": self.pipeline, "first": first, **({} if end is None else {"end": end})}
-                upper = "" if end is None else "AND key < :end"
-                rows += execute(f"{_FROM} AND key >= :first {upper} ORDER BY key", values)
+            bounded = [
+                {"pipeline": self.pipeline, "first": first, "end": end} for first, end in ranges if end is not None
+            ]
+            rows = execute.each(f"{_FROM} AND key >= :first AND key < :end ORDER BY key", bounded)
+            for first in (first for first, end in ranges if end is None):  # at most the last one
+                rows += execute(f"{_FROM} AND key >= :first ORDER BY key", {"pipeline": self.pipeline, "first": first})
             return rows
 
         return _table(self._run(read))
@@ -220,11 +221,8 @@ class SqlLedger:
 
     def _of_each(self, keys: Sequence[str], statement: str) -> list[Row]:
         """What the statement gives for each key, in one transaction."""
-
-        def read(execute: Execute) -> list[Row]:
-            return [row for key in keys for row in execute(statement, {"pipeline": self.pipeline, "key": key})]
-
-        return self._run(read)
+        values = [{"pipeline": self.pipeline, "key": key} for key in keys]
+        return self._run(lambda execute: execute.each(statement, values))
 
     def _query(self, statement: str, **values: object) -> Sequence[Row]:
         return self._run(lambda execute: execute(statement, {"pipeline": self.pipeline, **values}))

@@ -19,6 +19,9 @@ class Execute(Protocol):
 
     def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]: ...
 
+    def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
+        """What the statement gives for each of the values, one behind the other."""
+
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
         """Write rows, given column by column, over those that have the same key."""
 

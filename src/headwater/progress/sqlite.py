@@ -162,6 +162,9 @@ class _Statements:
     def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
         return self._connection.execute(statement, values).fetchall()
 
+    def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
+        return [row for one in values for row in self(statement, one)]
+
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) {on_conflict(columns, key)}"  # noqa: S608 - names are constants

@@ -42,8 +42,11 @@ def run_tasks(
     """`work(item)` for every item, each in a task of its own; all that they yield, in no order."""
     if not items:
         return []
-    frame = spark.range(0, len(items), 1, len(items))
-    return _collect(frame.mapInArrow(partial(_run_items, work, tuple(items)), _RESULT), doing)
+    # No DataFrame: to plan a query takes longer than to start its tasks.
+    numbers = spark.sparkContext.range(0, len(items), 1, len(items))
+    tasks = numbers.mapPartitions(partial(_run_items, work, tuple(items)))
+    with _told(doing):
+        return list(tasks.collect())
 
 
 def run_here(work: Callable[[Any], Iterable[bytes]], items: Sequence[object], doing: str) -> list[bytes]:
@@ -61,16 +64,16 @@ def run_over_frame(
     frame: DataFrame, work: Callable[[int, Iterable[pa.RecordBatch]], Iterable[bytes]], doing: str
 ) -> list[bytes]:
     """`work(number, batches)` for every partition of a DataFrame."""
-    return _collect(frame.mapInArrow(partial(_run_batches, work), _RESULT), doing)
+    with _told(doing):
+        return [bytes(row[0]) for row in frame.mapInArrow(partial(_run_batches, work), _RESULT).collect()]
 
 
 def _run_items(
-    work: Callable[[Any], Iterable[bytes]], items: Sequence[object], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+    work: Callable[[Any], Iterable[bytes]], items: Sequence[object], numbers: Iterable[int]
+) -> Iterator[bytes]:
     with _quick_worker(), _enveloped():
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield _results(list(work(items[number])))
+        for number in numbers:
+            yield from work(items[number])
 
 
 def _run_batches(
@@ -81,7 +84,8 @@ def _run_batches(
     context = TaskContext.get()
     assert context is not None  # noqa: S101 - Spark calls this inside a task
     with _quick_worker(), _enveloped():
-        yield _results(list(work(context.partitionId(), batches)))
+        made = list(work(context.partitionId(), batches))
+        yield pa.record_batch([pa.array(made, type=pa.binary())], names=["result"])
 
 
 @contextmanager
@@ -102,10 +106,6 @@ def _quick_worker() -> Iterator[None]:
         for path, importer in list(sys.path_importer_cache.items()):
             if isinstance(importer, zipimporter):
                 del sys.path_importer_cache[path]
-
-
-def _results(made: list[bytes]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(made, type=pa.binary())], names=["result"])
 
 
 class _enveloped:  # noqa: N801 - a context manager, read as an adjective
@@ -131,9 +131,10 @@ def _envelope(kind: str, message: str, hint: str) -> str:
     return f"headwater-task-error:{base64.b64encode(content).decode()};"
 
 
-def _collect(frame: DataFrame, doing: str) -> list[bytes]:
+@contextmanager
+def _told(doing: str) -> Iterator[None]:
     try:
-        return [bytes(row[0]) for row in frame.collect()]
+        yield
     except Exception as error:
         raise task_error(str(error), doing) from error
 

@@ -138,8 +138,11 @@ def test_topics_without_a_change_bring_no_stream(kafka: KafkaForTests):
     assert list(poller.poll_streams()) == [orders]
     assert poller.offsets()[beats] == {0: 2}
     produce(kafka.brokers, beats, [{"value": {"id": 1, "flat": True}}])
-    with pytest.raises(InputError, match=f"{beats}: no Debezium event in the window: no change event"):
-        poller.look()
+    plan = poller.source.plan(poller.mark)
+    assert plan.window is None
+    assert f"{beats}: no Debezium event in the window: no change event" in plan.refused[beats].message
+    with pytest.raises(InputError, match="no Debezium event in the window"):
+        Poller(kafka.brokers, [beats], format="debezium").look()
 
 
 def test_a_window_has_a_limit_of_its_own(kafka: KafkaForTests):

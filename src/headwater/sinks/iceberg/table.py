@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 
 MAIN = "main"
+_FOOTERS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,10 @@ class LakeTable:
             metrics = util.fileMetrics(io.newInputFile(one.location), config)
             return files.builder(spec).copy(file).withMetrics(metrics).build()
 
-        return [made(one) for one in written]
+        if len(written) <= 1:
+            return [made(one) for one in written]
+        with ThreadPoolExecutor(min(_FOOTERS_AT_ONCE, len(written))) as threads:  # each is a read of a file's footer
+            return list(threads.map(made, written))
 
     def deletion_vector(self, vector: Vector, location: str, size: int, of: DataFile) -> Any:
         """A deletion vector as Iceberg's value."""

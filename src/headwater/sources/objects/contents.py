@@ -40,7 +40,7 @@ def load(container: Container, version: ObjectVersion, compression: str) -> Cont
 def compression_of(key: str, compression: str) -> str | None:
     """`gzip`, `zstd`, or None."""
     if compression == "auto":
-        return next((kind for ending, kind in _ENDINGS.items() if key.lower().endswith(ending)), None)
+        return _ENDINGS.get(key[key.rfind(".") :].lower())
     return None if compression == "none" else compression
 
 

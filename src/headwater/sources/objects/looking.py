@@ -58,10 +58,9 @@ def would_stage(looked: Iterable[Difference], ledger: Ledger, settings: ObjectsS
 
 
 def next_window(
-    ledger: Ledger, mark: ObjectsMark, generation: int, container: Container, settings: ObjectsSource
+    pages: Sequence[pa.Table], mark: ObjectsMark, generation: int, container: Container, settings: ObjectsSource
 ) -> NextWindow | None:
-    """The window of one generation; None where nothing of it is left (its objects have changed again since)."""
-    pages = list(ledger.window(generation - 1, generation))
+    """The window of one generation, by its bookmarks; None where nothing of it is left (its objects have changed since)."""
     if not pages:
         return None
     queued = pa.concat_tables(pages)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headwater.sources.objects.columns import texts
 from headwater.sources.objects.container import Container
 from headwater.sources.objects.decoding import Reading
 from headwater.sources.objects.formats.decoded import Part
@@ -31,13 +32,7 @@ def with_metadata(reading: Reading, container: Container, objects: Sequence[List
     return pa.RecordBatch.from_arrays(columns, schema=reading.schema)
 
 
-def _repeated(texts: Sequence[str], counts: np.ndarray) -> pa.Array:
-    """Each as often as its object has rows; the bytes are laid out as Arrow wants them, not value by value."""
-    encoded = [text.encode() for text in texts]
-    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    ends = np.cumsum(np.repeat(sizes, counts))
-    if len(ends) and ends[-1] > np.iinfo(np.int32).max:
-        return pa.array(texts, pa.string()).take(pa.array(np.repeat(np.arange(len(texts)), counts)))
-    offsets = np.concatenate(([0], ends)).astype(np.int32)
-    data = b"".join([text * count for text, count in zip(encoded, counts.tolist(), strict=True)])
-    return pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+def _repeated(values: Sequence[str], counts: np.ndarray) -> pa.Array:
+    """Each as often as its object has rows."""
+    numbers = np.repeat(np.arange(len(values)), counts)
+    return texts(values).take(pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))

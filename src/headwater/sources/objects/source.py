@@ -28,6 +28,8 @@ from headwater.sources.objects.listening import Listened, Listening
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headwater.sources.objects.staging import FirstStaged
+
 _LONGEST_WAIT = dt.timedelta(hours=6)
 
 
@@ -88,10 +90,10 @@ class WatchedObjects:
         from headwater.sources.objects.staging import Pass, stage  # noqa: PLC0415
 
         looked = self._look(known, ledger)
-        stage(looked.found, Pass(ledger, lease, run), known, self._settings)
+        staged = stage(looked.found, Pass(ledger, lease, run), known, self._settings)
         if self._listening:
             self._listening.staged(looked)
-        return looked.completed(self._next(known, ledger), known)
+        return looked.completed(self._next(known, ledger, staged), known)
 
     def _look(self, known: ObjectsMark, ledger: Ledger) -> Listened:
         """What is new: where the feed says, or everywhere."""
@@ -101,14 +103,16 @@ class WatchedObjects:
 
         return Listened(found(self._container, ledger, self._settings))
 
-    def _next(self, known: ObjectsMark, ledger: Ledger) -> Plan:
-        """The first generation above the mark that holds anything."""
+    def _next(self, known: ObjectsMark, ledger: Ledger, staged: FirstStaged | None = None) -> Plan:
+        """The first generation above the mark that holds anything; what was `staged` just now need not be asked for."""
         generation = ledger.waiting(known.generation)
         if generation is None:
             return Plan(None)
         from headwater.sources.objects.looking import next_window  # noqa: PLC0415 - as above
 
-        found = next_window(ledger, known, generation, self._container, self._settings)
+        at_hand = staged and staged.complete and staged.generation == generation
+        pages = staged.pages if staged and at_hand else list(ledger.window(generation - 1, generation))
+        found = next_window(pages, known, generation, self._container, self._settings)
         if not found:
             return self._next(replace(known, generation=generation), ledger)
         window = Window(known, found.end)

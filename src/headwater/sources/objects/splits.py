@@ -21,7 +21,7 @@ from headwater.sources.objects.listed import Listed, unpack
 from headwater.sources.objects.metadata import with_metadata
 from headwater.sources.objects.pieces import read_piece
 
-_TOGETHER = 8 << 20  # bytes that are decoded at once
+_TOGETHER = 4 << 20  # bytes that are decoded at once
 _LARGE = 32 << 20  # bytes of one object that is decoded piece by piece
 
 

@@ -20,6 +20,7 @@ from headwater.sources.objects.slabs import flat
 
 _WRITTEN_AT_ONCE = 20_000  # bookmarks in one transaction
 _RETRIES_AT_ONCE = 10_000
+_AT_HAND = 100_000  # bookmarks that are kept in memory for the window that follows
 BOOKMARKS = bookmark_schema()
 
 
@@ -61,15 +62,35 @@ class Pass:
     run: str
 
 
-def stage(found: Iterable[Difference], look: Pass, mark: ObjectsMark, settings: ObjectsSource) -> None:
+@dataclass
+class FirstStaged:
+    """The first generation that a pass filled: as the ledger would give it, if it is complete."""
+
+    generation: int
+    pages: list[pa.Table] = field(default_factory=list)
+    complete: bool = True
+
+    def see(self, bookmarks: pa.Table) -> None:
+        """Bookmarks of objects to be read, in the order of their keys; of others the ledger is asked."""
+        if not self.complete:
+            return
+        count = pc.sum(pc.equal(bookmarks["generation"], self.generation)).as_py()
+        self.pages += [bookmarks.slice(0, count)] if count else []
+        few = sum(page.num_rows for page in self.pages) <= _AT_HAND
+        self.complete = few and pc.all(pc.equal(bookmarks["state"], "read")).as_py()
+        self.pages = self.pages if self.complete else []
+
+
+def stage(found: Iterable[Difference], look: Pass, mark: ObjectsMark, settings: ObjectsSource) -> FirstStaged:
     """Write down all differences, and failed objects whose time has come."""
     ledger = look.ledger
     numbering = Numbering(max(ledger.newest(), mark.generation) + 1, settings.max_objects, settings.max_bytes)
     landed = max(mark.generation, mark.reached)
-    waiting = _Waiting(look)
+    waiting, first = _Waiting(look), FirstStaged(numbering.generation)
     for difference in found:
         for table in bookmarks_of(difference, numbering, landed, settings, look.run):
             waiting.bookmarks.append(table)
+            first.see(table)
         waiting.blocks += difference.blocks
         if waiting.count >= _WRITTEN_AT_ONCE:
             waiting.write()
@@ -77,7 +98,9 @@ def stage(found: Iterable[Difference], look: Pass, mark: ObjectsMark, settings: 
     due = ledger.due(dt.datetime.now(dt.UTC), _RETRIES_AT_ONCE)
     if due.num_rows:
         waiting.bookmarks.append(_again(due, numbering, look.run))
+        first.complete = False
     waiting.write()
+    return first
 
 
 @dataclass
