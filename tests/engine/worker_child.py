@@ -53,7 +53,7 @@ def freeze(pipeline: Pipeline) -> None:
     freezing = FreezingLedger(ledger.pipeline, ledger._run, ledger._fenced)
     folder = open_container(settings, pipeline.folder, pipeline.project.settings.s3)
     assert isinstance(folder, Folder)
-    source = WatchedObjects(settings, replace(folder, page_size=5), lambda: freezing)
+    source = WatchedObjects(settings, replace(folder, page_size=5), lambda: freezing, cores=2)
     say(run_cycle(replace(pipeline.parts(), source=source)))
 
 

@@ -40,7 +40,7 @@ def open_source(settings: SourceSettings, folder: Path, cores: int, around: Surr
 
         return ReadTopics(settings.kafka, folder, cores)
     if settings.objects is not None:
-        return _open_objects(settings.objects, folder, around)
+        return _open_objects(settings.objects, folder, cores, around)
     if settings.postgres is not None:
         from headwater.sources.postgres.source import CapturedPostgres  # noqa: PLC0415 - other sources need none of it
 
@@ -50,7 +50,7 @@ def open_source(settings: SourceSettings, folder: Path, cores: int, around: Surr
     )
 
 
-def _open_objects(settings: ObjectsSource, folder: Path, around: Surroundings) -> Source:
+def _open_objects(settings: ObjectsSource, folder: Path, cores: int, around: Surroundings) -> Source:
     from headwater.sources.objects.feed_opening import open_feed  # noqa: PLC0415 - other sources need none of it
     from headwater.sources.objects.opening import open_container  # noqa: PLC0415
     from headwater.sources.objects.source import WatchedObjects  # noqa: PLC0415
@@ -60,7 +60,8 @@ def _open_objects(settings: ObjectsSource, folder: Path, around: Surroundings) -
             "a source of objects keeps bookmarks in a progress store", hint="run it as a pipeline, or pass store=…"
         )
     container = open_container(settings, folder, around.s3)
-    return WatchedObjects(settings, container, around.ledger, open_feed(settings, container, folder, around.s3))
+    feed = open_feed(settings, container, folder, around.s3)
+    return WatchedObjects(settings, container, around.ledger, feed, cores=cores)
 
 
 def _open_sql(settings: SqlSource, folder: Path, cores: int, spark: Callable[[], SparkSession] | None) -> Source:

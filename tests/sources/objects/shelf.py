@@ -94,7 +94,7 @@ class Shelf:
 
     def splits(self, columns: dict | None = None, **settings: object) -> tuple[Split, ...]:
         chosen = ObjectsSource(url=self.container.address, **settings)
-        return cut(self.pages(), chosen, self.container, reading_of(chosen, columns or {}, "things"))
+        return cut(self.pages(), chosen, self.container, reading_of(chosen, columns or {}, "things"), 4)
 
     def rows(self, columns: dict | None = None, **settings: object) -> list[dict]:
         """Of all objects; rejects are in `rejects`."""

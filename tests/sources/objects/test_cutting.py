@@ -121,9 +121,9 @@ def test_splits_are_small_to_send_and_show_no_keys(shelf: Shelf):
     assert "part-00001" not in repr(split)
 
 
-@given(st.lists(st.integers(0, 10_000_000), max_size=200), st.integers(1, 50_000_000))
-def test_objects_put_together_are_all_there_in_their_order(sizes: list[int], split_bytes: int):
+@given(st.lists(st.integers(0, 10_000_000), max_size=200), st.integers(1, 50_000_000), st.integers(1, 9))
+def test_objects_put_together_are_all_there_in_their_order(sizes: list[int], split_bytes: int, cores: int):
     objects = pa.table({"size": pa.array(sizes, pa.int64())})
-    found = together(objects, split_bytes)
+    found = together(objects, split_bytes, cores)
     assert [size for part in found for size in part["size"].to_pylist()] == sizes
     assert all(len(part) for part in found)

@@ -73,7 +73,7 @@ class Watcher:
         self.container = Watched(open_container(self.settings, self.folder, self._s3))
         clock = lambda: dt.datetime.now(dt.UTC) + self.ahead  # noqa: E731
         listening = open_feed(self.settings, self.container, self.folder, self._s3, clock)
-        self.source = WatchedObjects(self.settings, self.container, lambda: self.book.ledger, listening)
+        self.source = WatchedObjects(self.settings, self.container, lambda: self.book.ledger, listening, cores=2)
 
     def cycle(self, *, crash: bool = False) -> list[str]:
         """The keys that one cycle reads, and `-key` for those that are gone. A crash comes before the mark has moved."""

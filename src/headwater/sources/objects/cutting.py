@@ -36,7 +36,6 @@ from headwater.sources.objects.splits import ObjectsSplit
 
 _SCHEMA = pa.schema([(name, BOOKMARK_COLUMNS[name]) for name in COLUMNS])
 _OPENING = 4_096  # bytes that an object costs beside its own: to find it and to open it
-_EVEN = 4  # splits are a multiple of it, so that two or four cores finish together
 _LEAST = 8 << 20  # bytes that are worth a task
 _HEAD = 1 << 20  # bytes that a look at an object's beginning takes
 _SMALL = 8 << 20  # bytes of a split up to which its rows are estimated: only small windows want to know
@@ -45,33 +44,34 @@ _EXPANDS = 10  # what compressed text grows by
 
 
 def cut(
-    pages: Iterator[pa.Table], settings: ObjectsSource, container: Container, reading: Reading
+    pages: Iterator[pa.Table], settings: ObjectsSource, container: Container, reading: Reading, cores: int
 ) -> tuple[Split, ...]:
-    """The splits of a window, whose bookmarks in state `read` are these, by key."""
+    """The splits of a window, whose bookmarks in state `read` are these, by key; for all cores, so that they end together."""
     found = [page.select(list(COLUMNS)).cast(_SCHEMA) for page in pages]
     objects = pa.concat_tables(found).combine_chunks() if found else _SCHEMA.empty_table()
     sizes = objects["size"].to_numpy()
-    reading = replace(reading, split_bytes=_split_bytes(int(sizes.sum()) + _OPENING * len(sizes), settings))
+    work = int(sizes.sum()) + _OPENING * len(sizes)
+    reading = replace(reading, split_bytes=_split_bytes(work, settings, cores))
     large = np.flatnonzero(sizes > reading.split_bytes)
     pieces = {int(place): _pieces(objects.slice(place, 1), container, reading) for place in large}
     whole = objects.take(np.setdiff1d(np.arange(len(objects)), [place for place, cut in pieces.items() if cut]))
-    splits = [_split(part, container, reading) for part in together(whole, reading.split_bytes)]
+    splits = [_split(part, container, reading) for part in together(whole, reading.split_bytes, cores)]
     return (*splits, *(split for found in pieces.values() for split in found))
 
 
-def _split_bytes(size: int, settings: ObjectsSource) -> int:
+def _split_bytes(size: int, settings: ObjectsSource, cores: int) -> int:
     """A window that one or two tasks could read is cut smaller, so that every core has a part of it."""
-    return min(settings.split_bytes, max(-(-size // _EVEN), _LEAST))
+    return min(settings.split_bytes, max(-(-size // cores), _LEAST))
 
 
-def together(objects: pa.Table, split_bytes: int) -> list[pa.Table]:
+def together(objects: pa.Table, split_bytes: int, cores: int) -> list[pa.Table]:
     """Runs of objects, in their order, of about equal work."""
     work = np.cumsum(objects["size"].to_numpy() + _OPENING)
     if not len(work):
         return []
     wanted = -(-int(work[-1]) // split_bytes)
     if wanted > 1:
-        wanted = min(-(-wanted // _EVEN) * _EVEN, len(work))
+        wanted = min(-(-wanted // cores) * cores, len(work))
     # An object belongs to the split in which its middle lies.
     middles = work - (objects["size"].to_numpy() + _OPENING) / 2
     numbers = (middles * wanted / work[-1]).astype(np.int64)

@@ -26,21 +26,23 @@ def window_rows(
     settings: ObjectsSource,
     container: Container,
     span: tuple[ObjectsMark, ObjectsMark],
+    *,
     stream: str,
+    cores: int,
 ) -> Rows:
     """What the bookmarks of a window stand for; `span` is its start and its end."""
     start, end = span
     reading = reading_of(settings, end.columns, stream)
     read = [page.filter(pc.equal(page["state"], "read")) for page in pages]
     if reading.events is not None:
-        splits = cut(iter(read), settings, container, reading)
+        splits = cut(iter(read), settings, container, reading, cores)
         return change_rows(reading, reading.events, splits, settings.metadata_columns.get("url", ""))
     return ArrowRows(
         stream=stream,
         schema=reading.schema,
         key=(),
         order=(),
-        splits=cut(iter(read), settings, container, reading),
+        splits=cut(iter(read), settings, container, reading, cores),
         part_column=settings.metadata_columns.get("url", ""),
         earlier=tuple(container.url(key) for page in pages for key in _earlier(page, start, settings)),
         part_prefix=container.url(""),

@@ -42,9 +42,11 @@ class WatchedObjects:
         container: Container,
         ledger: Callable[[], Ledger],
         listening: Listening | None = None,
+        *,
+        cores: int,
     ) -> None:
         self._settings, self._container, self._ledger = settings, container, ledger
-        self._listening = listening
+        self._listening, self._cores = listening, cores
         self._planned: tuple[Window, Sequence[pa.Table]] | None = None  # bookmarks that planning has seen, for one read
 
     @property
@@ -133,7 +135,7 @@ class WatchedObjects:
             pages = planned[1]
         else:
             pages = list(self._ledger().window(start.generation, end.generation))
-        yield [window_rows(pages, self._settings, self._container, (start, end), self.stream)]
+        yield [window_rows(pages, self._settings, self._container, (start, end), stream=self.stream, cores=self._cores)]
 
     def postpone(self, window: Window, parts: Sequence[Reject], lease: Lease) -> None:  # noqa: ARG002 - a promise
         """Objects that could not be read: to be tried again, or set aside after the last try."""
