@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +27,6 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.python.unix.domain.socket.enabled": "true",  # over TCP every task waits 40 ms for acknowledgements
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -102,7 +104,7 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
-    conf.setAll(list(session_conf(settings, folder, jars).items()))
+    conf.setAll(list({**_worker_sockets(settings), **session_conf(settings, folder, jars)}.items()))
     if not _is_there_one():
         log = folder / ".headwater" / "spark.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +113,16 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
             gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _worker_sockets(settings: ProjectSettings) -> Mapping[str, str]:
+    """How the JVM talks to its Python workers: over TCP every task waits 40 ms for acknowledgements."""
+    if not settings.spark.master.startswith("local"):
+        return {}  # executors elsewhere have other folders
+    folder = tempfile.mkdtemp(prefix="headwater-workers-")  # Spark itself leaves its sockets behind
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    name = "spark.python.unix.domain.socket"
+    return {f"{name}.enabled": "true", f"{name}.dir": folder}
 
 
 def session_conf(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> Mapping[str, str]:
