@@ -107,7 +107,11 @@ def _rows(parts: Parts, label: str | int | None, rejects: Sequence[Reject], mark
         yield [rows_of_sink_rejects(rejects)]
         return
     if not isinstance(parts.source, Replays):
-        raise InputError(f"{parts.name}: rejects of {parts.source.address} cannot be replayed", hint="rewind instead")
+        raise InputError(
+            f"{parts.name}: rejects of {parts.source.address} cannot be replayed: the log has gone on since",
+            hint=f"correct the rows in the source, which brings them again; or copy their tables again: "
+            f"headwater rewind {parts.name} TABLE… --to snapshot --why TEXT",
+        )
     with parts.source.replay(rejects, mark) as streams:
         yield streams
 
