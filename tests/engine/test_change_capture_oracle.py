@@ -122,4 +122,4 @@ def test_any_transactions_give_the_source(customers: tuple[Bank, str]):
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_any_transactions_for_long(customers: tuple[Bank, str]):
-    follows(customers, 80)()
+    follows(customers, 40)()
