@@ -42,7 +42,7 @@ class Reader:
         columns = columns_after(self.mark.columns, self.shelf.pages(), self.settings, self.shelf.container)
         end = ObjectsMark.from_json(json.loads(json.dumps(ObjectsMark(1, columns=columns).to_json())))
         self.rows = window_rows(
-            list(self.shelf.pages()), self.settings, self.shelf.container, (self.mark, end), "orders"
+            list(self.shelf.pages()), self.settings, self.shelf.container, (self.mark, end), stream="orders", cores=2
         )
         self.mark = end
         assert isinstance(self.rows, ChangeRows)
