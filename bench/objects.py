@@ -19,13 +19,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
-from obstore.store import S3Store
 
 from headwater.api import Project
 from headwater.config.loading import load_project
+from headwater.config.s3 import S3Settings
 from headwater.services.jars import JarSet, ensure_jars
 from headwater.services.s3_server import S3, client
 from headwater.services.service import running
+from headwater.sources.objects.s3_access import find_access
+from headwater.sources.objects.s3_reading import s3_store
 
 SCHEMA = "id bigint, at timestamp, customer string, amount double, tags array<string>, note string"
 SIZE = 10_000
@@ -140,17 +142,10 @@ def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -
     server = stack.enter_context(running(S3(keep_alive=True), folder / "server"))
     access = server.address
     client(access).create_dir("bench")
-    bucket = S3Store(
-        "bench",
-        endpoint=access["endpoint"],
-        region=access["region"],
-        access_key_id=access["access_key"],
-        secret_access_key=access["secret_key"],
-        client_options={"allow_http": True},
-    )
+    ours = {name: access[name] for name in ("endpoint", "region", "access_key", "secret_key")}
+    bucket = s3_store(find_access("bench", S3Settings.model_validate(ours)))
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda job: bucket.put(f"{job[0]:06d}.jsonl", job[1]), enumerate(contents)))
-    ours = {name: access[name] for name in ("endpoint", "region", "access_key", "secret_key")}
     jars = [*ensure_jars(print), *ensure_jars(print, JarSet.s3a)]
     conf = {
         "spark.jars": ",".join(map(str, jars)),

@@ -109,7 +109,7 @@ def _rows(parts: Parts, label: str | int | None, rejects: Sequence[Reject], mark
     if not isinstance(parts.source, Replays):
         raise InputError(
             f"{parts.name}: rejects of {parts.source.address} cannot be replayed: the log has gone on since",
-            hint=f"correct the rows in the source, which brings them again; or copy their tables again: "
+            hint="correct the rows in the source, which brings them again; or copy their tables again: "
             f"headwater rewind {parts.name} TABLE… --to snapshot --why TEXT",
         )
     with parts.source.replay(rejects, mark) as streams:

@@ -104,8 +104,10 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
-    conf.setAll(list({**_worker_sockets(settings), **session_conf(settings, folder, jars)}.items()))
+    conf.setAll(list(session_conf(settings, folder, jars).items()))
     if not _is_there_one():
+        for name, value in _worker_sockets(settings).items():
+            conf.setIfMissing(name, value)
         log = folder / ".headwater" / "spark.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as spark_log:

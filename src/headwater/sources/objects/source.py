@@ -112,8 +112,9 @@ class WatchedObjects:
             return Plan(None)
         from headwater.sources.objects.looking import next_window  # noqa: PLC0415 - as above
 
-        at_hand = staged and staged.complete and staged.generation == generation
-        pages = staged.pages if staged and at_hand else list(ledger.window(generation - 1, generation))
+        pages = staged.of(generation) if staged else None
+        if pages is None:
+            pages = list(ledger.window(generation - 1, generation))
         found = next_window(pages, known, generation, self._container, self._settings)
         if not found:
             return self._next(replace(known, generation=generation), ledger)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,21 +64,27 @@ class Pass:
 
 @dataclass
 class FirstStaged:
-    """The first generation that a pass filled: as the ledger would give it, if it is complete."""
+    """The bookmarks of the first generation that a pass fills, as far as the ledger would give just these."""
 
     generation: int
-    pages: list[pa.Table] = field(default_factory=list)
-    complete: bool = True
+    _pages: list[pa.Table] | None = field(default_factory=list)  # None: ask the ledger
 
     def see(self, bookmarks: pa.Table) -> None:
-        """Bookmarks of objects to be read, in the order of their keys; of others the ledger is asked."""
-        if not self.complete:
+        """In the order of their keys."""
+        if self._pages is None:
             return
         count = pc.sum(pc.equal(bookmarks["generation"], self.generation)).as_py()
-        self.pages += [bookmarks.slice(0, count)] if count else []
-        few = sum(page.num_rows for page in self.pages) <= _AT_HAND
-        self.complete = few and pc.all(pc.equal(bookmarks["state"], "read")).as_py()
-        self.pages = self.pages if self.complete else []
+        self._pages += [bookmarks.slice(0, count)] if count else []
+        few = sum(page.num_rows for page in self._pages) <= _AT_HAND
+        if not few or not pc.all(pc.equal(bookmarks["state"], "read")).as_py():
+            self.forget()
+
+    def forget(self) -> None:
+        self._pages = None
+
+    def of(self, generation: int) -> Sequence[pa.Table] | None:
+        """None: ask the ledger."""
+        return self._pages if generation == self.generation else None
 
 
 def stage(found: Iterable[Difference], look: Pass, mark: ObjectsMark, settings: ObjectsSource) -> FirstStaged:
@@ -98,7 +104,7 @@ def stage(found: Iterable[Difference], look: Pass, mark: ObjectsMark, settings: 
     due = ledger.due(dt.datetime.now(dt.UTC), _RETRIES_AT_ONCE)
     if due.num_rows:
         waiting.bookmarks.append(_again(due, numbering, look.run))
-        first.complete = False
+        first.forget()
     waiting.write()
     return first
 
