@@ -26,12 +26,15 @@ class KeyNumbers:
     def __init__(self, columns: Sequence[pa.Array]) -> None:
         self._columns: list[_Column] = []
         numbers: Numbers = np.zeros(len(columns[0]), np.int64)
-        for column in columns:
-            values = column.unique()
-            pairs = numbers * max(len(values), 1) + _places(column, values)
-            known, numbers = np.unique(pairs, return_inverse=True)
+        for number, column in enumerate(columns):
+            encoded = column.dictionary_encode()
+            values, places = encoded.dictionary, _numbers(encoded.indices)
+            if number == 0:
+                known, numbers = np.arange(len(values)), places
+            else:
+                known, numbers = np.unique(numbers * max(len(values), 1) + places, return_inverse=True)
             self._columns.append(_Column(values, known))
-        self.of_rows: Numbers = numbers.astype(np.int64, copy=False)
+        self.of_rows: Numbers = numbers
 
     def __len__(self) -> int:
         """How many different keys there are."""
@@ -52,5 +55,8 @@ class KeyNumbers:
 
 
 def _places(column: pa.Array, values: pa.Array) -> Numbers:
-    found = pc.index_in(column, value_set=values).fill_null(NOWHERE)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return _numbers(pc.index_in(column, value_set=values).fill_null(NOWHERE))
+
+
+def _numbers(array: pa.Array) -> Numbers:
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.int64)

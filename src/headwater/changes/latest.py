@@ -32,6 +32,12 @@ class InOrder:
 
 def in_order(keys: Numbers, count: int, positions: Positions) -> InOrder:
     """`keys` are the numbers of the rows' keys, of which there are `count`; some may have no row."""
-    rows = np.lexsort((positions.low, positions.high, keys))
-    begins = np.searchsorted(keys[rows], np.arange(count))
-    return InOrder(rows, begins, np.append(begins[1:], len(rows)).astype(np.int64))
+    of_key = np.bincount(keys, minlength=count)
+    rows = np.argsort(keys, kind="stable")
+    # Most keys have one change: positions order those of the others only.
+    several = np.flatnonzero((of_key > 1)[keys])
+    if len(several):
+        ordered = several[np.lexsort((positions.low[several], positions.high[several], keys[several]))]
+        rows[(of_key > 1)[keys[rows]]] = ordered
+    ends = np.cumsum(of_key)
+    return InOrder(rows, ends - of_key, ends)

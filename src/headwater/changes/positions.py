@@ -46,19 +46,25 @@ class Positions:
         return made
 
     def at(self, row: int) -> int:
-        return (int(self.high[row]) << _WORD) | int(self.low[row])
+        return _joined_halves(self.high[row], self.low[row])
 
     def least(self) -> int:
         """Of at least one."""
-        return self.at(int(np.lexsort((self.low, self.high))[0]))
+        high = self.high.min()
+        return _joined_halves(high, self.low[self.high == high].min())
 
     def greatest(self) -> int:
-        return self.at(int(np.lexsort((self.low, self.high))[-1]))
+        high = self.high.max()
+        return _joined_halves(high, self.low[self.high == high].max())
 
     def to_arrow(self) -> pa.Array:
         words = np.empty(2 * len(self), np.uint64)
         words[0::2], words[1::2] = self.low, self.high.view(np.uint64)
         return pa.Array.from_buffers(_TYPE, len(self), [None, pa.py_buffer(words)])
+
+
+def _joined_halves(high: np.int64, low: np.uint64) -> int:
+    return (int(high) << _WORD) | int(low)
 
 
 def joined(parts: list[Positions]) -> Positions:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.sinks.sorted_once import sorted_once
+
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # an odd constant: multiplying by it spreads neighbours over the table
 _LEAST_BITS, _MOST_BITS = 16, 26
 _SORTED_UP_TO = 1 << 17  # texts; to sort more of them takes longer than it saves
@@ -101,7 +103,7 @@ class _Longs:
     """A hash table of bits leaves few rows to look up exactly: an order of magnitude faster than a hash set."""
 
     def __init__(self, keys: pa.Array) -> None:
-        self._keys = np.unique(keys.to_numpy())
+        self._keys = sorted_once(keys.to_numpy())
         bits = max(_LEAST_BITS, min(_MOST_BITS, len(self._keys).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
         self._table: npt.NDArray[np.bool_] = np.zeros(1 << bits, dtype=np.bool_)

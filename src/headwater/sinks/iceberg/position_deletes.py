@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from headwater.sinks.iceberg.storage import resolve
 from headwater.sinks.iceberg.types import FIELD_ID
+from headwater.sinks.sorted_once import sorted_once
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,4 +44,4 @@ def read_position_deletes(location: str, data_file: str) -> npt.NDArray[np.int64
     filesystem, path = resolve(location)
     with filesystem.open_input_file(path) as source:
         found = pq.read_table(source, columns=[_PATH, _ROW], filters=[(_PATH, "=", data_file)])
-    return np.unique(found.column(_ROW).to_numpy())
+    return sorted_once(found.column(_ROW).to_numpy())

@@ -25,6 +25,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from headwater.sinks.sorted_once import sorted_once
+
 _DIGEST_BYTES = 16
 _SALT_BYTES = 16
 
@@ -105,5 +107,5 @@ class _Equals:
     def _remember(self, run: npt.NDArray[np.uint64]) -> None:
         # Runs of about one length are merged, so that there are few of them and each is moved seldom.
         while self._seen and len(self._seen[-1]) < 2 * len(run):
-            run = np.union1d(self._seen.pop(), run)
+            run = sorted_once(self._seen.pop(), run)
         self._seen.append(run)

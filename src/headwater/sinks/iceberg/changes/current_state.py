@@ -29,6 +29,7 @@ from headwater.sinks.iceberg.spark_merge import merge_on_branch
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.table import PlannedFile
 from headwater.sinks.iceberg.upsert import DELETE_FILES, UpsertPlan
+from headwater.sinks.sorted_once import sorted_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,4 +203,4 @@ class CurrentState(TableOfChanges):
             if file.location not in whole:
                 positions = Positions.of(take_rows(file.location, [self._position], rows).column(0))
                 rows = rows[~(positions > Positions.same(barrier, len(rows)))]
-            hits[file.location] = np.union1d(rows, hits.get(file.location, rows[:0]))
+            hits[file.location] = sorted_once(rows, hits.get(file.location, rows[:0]))

@@ -30,6 +30,7 @@ from headwater.sinks.iceberg.changes.versions import Held, Places, equal, micros
 from headwater.sinks.iceberg.removing import deleted_rows, removal_of
 from headwater.sinks.iceberg.stamp import Stamp
 from headwater.sinks.iceberg.upsert import UpsertPlan
+from headwater.sinks.sorted_once import sorted_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -195,7 +196,7 @@ class History(TableOfChanges):
         ]
         removed = places.by_location(np.flatnonzero(moved))
         for location, rows in held.by_location(np.flatnonzero(repeats[: len(held.alive)])).items():
-            removed[location] = np.union1d(removed.get(location, rows[:0]), rows)
+            removed[location] = sorted_once(removed.get(location, rows[:0]), rows)
         return _Differences(seen, removed, pa.concat_tables([part.cast(completed.rows.schema) for part in parts]))
 
     def _repeats(self, points: Points, made: Intervals, held: Held, completed: Completed) -> Bools:
