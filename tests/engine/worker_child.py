@@ -46,7 +46,7 @@ def cycles(pipeline: Pipeline, stop: Path) -> None:
 
 
 def freeze(pipeline: Pipeline) -> None:
-    comparing.SLAB, comparing.BLOCK, staging._WRITTEN_AT_ONCE = 1, 1, 1
+    comparing.SLAB, comparing.RANGES, comparing.BLOCK, staging._WRITTEN_AT_ONCE = 1, 1, 1, 1
     settings, ledger = pipeline.settings.source.objects, pipeline.ledger()
     assert settings is not None
     assert isinstance(ledger, SqlLedger)

@@ -11,6 +11,7 @@ import datetime as dt
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TypeVar
 
 import psycopg
@@ -148,16 +149,21 @@ class _Attempt:
         return cursor.fetchall() if cursor.description else []
 
     def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
-        """Sent together: a way to the server and back for each would take longer than the answers."""
-        text = _with_percent(statement)
-        with self.connection.pipeline() if psycopg.Pipeline.is_supported() else contextlib.nullcontext():
-            cursors = [self.connection.execute(text, one) for one in values]
-        return [row for cursor in cursors for row in cursor.fetchall()]
+        """All in one statement: a way to the server and back for each would take longer than the answers."""
+        if not values:
+            return []
+        columns = {name: [one[name] for one in values] for name in values[0]}
+        names = ", ".join(f'"{name}"' for name in columns)
+        asked = f'unnest({_arrays(columns)}) WITH ORDINALITY AS asked({names}, "number")'
+        found = _NAMED.sub(r'asked."\1"', statement)
+        whole = f"SELECT asked.number, found.* FROM {asked} CROSS JOIN LATERAL ({found}) AS found"  # noqa: S608 - names are constants
+        rows = self.connection.execute(whole.encode(), columns).fetchall()
+        return [row[1:] for row in sorted(rows, key=itemgetter(0))]  # a plan may join them in any order
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
         names = ", ".join(columns)
-        arrays = ", ".join(f"%({name})s::{_ARRAYS[type(_example(values))]}" for name, values in columns.items())
-        statement = f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays}) {on_conflict(columns, key)}"  # noqa: S608 - names are constants
+        rows = f"SELECT * FROM unnest({_arrays(columns)})"  # noqa: S608 - names are constants
+        statement = f"INSERT INTO {table} ({names}) {rows} {on_conflict(columns, key)}"
         self.connection.execute(statement.encode(), {name: list(values) for name, values in columns.items()})
 
 
@@ -174,6 +180,7 @@ def _check_password(url: str) -> None:
         raise psycopg.ProgrammingError
 
 
+_NAMED = re.compile(r"(?<!:):([a-z_]+)")
 _ARRAYS = {str: "text[]", int: "bigint[]", bool: "boolean[]", bytes: "bytea[]", type(None): "bigint[]"}
 
 
@@ -181,6 +188,10 @@ def _example(values: Sequence[object]) -> object:
     return next((value for value in values if value is not None), None)
 
 
+def _arrays(columns: Mapping[str, Sequence[object]]) -> str:
+    return ", ".join(f"%({name})s::{_ARRAYS[type(_example(values))]}" for name, values in columns.items())
+
+
 @functools.cache
 def _with_percent(statement: str) -> bytes:
-    return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", statement).encode()
+    return _NAMED.sub(r"%(\1)s", statement).encode()

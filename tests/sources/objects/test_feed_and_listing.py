@@ -35,6 +35,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "BLOCK", 2)
     monkeypatch.setattr(comparing, "PART", 1)
     monkeypatch.setattr(comparing, "SLAB", 3)
+    monkeypatch.setattr(comparing, "RANGES", 2)
     monkeypatch.setattr(listening, "_WORTH_KEEPING", 3)
 
 

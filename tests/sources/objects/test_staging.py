@@ -41,6 +41,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "BLOCK", 4)
     monkeypatch.setattr(comparing, "PART", 2)
     monkeypatch.setattr(comparing, "SLAB", 5)
+    monkeypatch.setattr(comparing, "RANGES", 2)
 
 
 @given(_listings, st.integers(1, 4), st.booleans())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +20,8 @@ from headwater.sources.objects.slabs import LISTING, Slab, flat, slabs
 
 BLOCK = 512  # keys; one that has grown to twice as many is cut
 PART = 16  # keys with a digest of their own within a block, behind the digest of the whole
-SLAB = 1 << 16
+SLAB = 1 << 13  # rows of a listing that are looked at together: few enough to stay in a processor's cache
+RANGES, ROWS = 256, 20_000  # so many suspects are looked up together
 _DIGEST = 16  # bytes
 # What was listed, and beside it what the object's bookmark said until now; NULLs: it has none.
 CHANGED = pa.schema([*LISTING, ("state", pa.string()), ("earlier", pa.bool_()), ("generation", pa.int64())])
@@ -41,7 +43,8 @@ def differences(listing: Iterable[pa.RecordBatch], ledger: Ledger, after: str | 
     for table in slabs(listing, SLAB):
         slab = Slab(pa.concat_tables([rest, table]))
         used = walk.take(slab, last=False)
-        yield from _compared(walk.suspects(), ledger)
+        if walk.found.are_enough:
+            yield from _compared(walk.suspects(), ledger)
         rest = slab.rows.slice(used)
     walk.take(Slab(rest), last=True)
     yield from _compared(walk.suspects(), ledger)
@@ -54,6 +57,22 @@ class _Suspects:
     ranges: list[KeyRange] = field(default_factory=list)
     listed: list[pa.Table] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    _places: list[tuple[int, int]] = field(default_factory=list)  # of rows in the slab that is looked at
+
+    def add(self, keys: KeyRange, low: int, high: int) -> None:
+        self.ranges.append(keys)
+        self._places.append((low, high))
+
+    def take_from(self, slab: Slab) -> None:
+        """Copy their rows, so that the slab can go."""
+        if self._places:
+            rows = np.concatenate([np.arange(low, high) for low, high in self._places])
+            self.listed.append(slab.rows.take(pa.array(rows)))
+            self._places = []
+
+    @property
+    def are_enough(self) -> bool:
+        return len(self.ranges) >= RANGES or sum(table.num_rows for table in self.listed) >= ROWS
 
 
 class _Walk:
@@ -65,14 +84,19 @@ class _Walk:
         self._block: Block | None = None  # the range that we are in; None: before the first, or in new ones
         self._first = ""  # where it begins
         self._next = next(self._blocks, None)
-        self._found = _Suspects()
+        self.found = _Suspects()
 
     def suspects(self) -> _Suspects:
-        found, self._found = self._found, _Suspects()
+        found, self.found = self.found, _Suspects()
         return found
 
     def take(self, slab: Slab, *, last: bool) -> int:
         """Look at all ranges that end in this slab; gives how many rows are done with."""
+        used = self._look_at(slab, last=last)
+        self.found.take_from(slab)
+        return used
+
+    def _look_at(self, slab: Slab, *, last: bool) -> int:
         at = 0
         while self._next:
             end = slab.place(self._next.first, at, at + (self._block.objects if self._block else 0))
@@ -104,9 +128,8 @@ class _Walk:
         made = list(_blocks(slab, begin, end, old))
         for low, high in _other_parts(old, made, begin, end):
             lower = slab.key(low) if low > begin else first
-            self._found.ranges.append((lower, slab.key(high) if high < end else until))
-            self._found.listed.append(slab.rows.slice(low, high - low))
-        self._found.blocks += made
+            self.found.add((lower, slab.key(high) if high < end else until), low, high)
+        self.found.blocks += made
 
 
 def _blocks(slab: Slab, begin: int, end: int, old: Block | None) -> Iterator[Block]:

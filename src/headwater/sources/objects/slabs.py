@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import mmh3
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from headwater.sources.objects.container import LISTING_COLUMNS
 
@@ -48,14 +48,8 @@ class Slab:
 
         Not one that withstands attacks: whoever could make two listings alike would only hide objects of his own.
         """
-        made = mmh3.mmh3_x64_128()
-        for texts in (self._keys, self._etags):
-            lengths, content = texts.of(begin, end)
-            made.update(lengths)
-            made.update(content)
-        made.update(self._sizes[begin:end].data)
-        made.update(self._modified[begin:end].data)
-        return bytes(made.digest())
+        texts = (*self._keys.of(begin, end), *self._etags.of(begin, end))
+        return xxhash.xxh3_128_digest(b"".join((*texts, self._sizes[begin:end].data, self._modified[begin:end].data)))
 
 
 class _Texts:
