@@ -31,7 +31,7 @@ from headwater.sources.objects.s3_reading import s3_store
 
 SCHEMA = "id bigint, at timestamp, customer string, amount double, tags array<string>, note string"
 SIZE = 10_000
-ROUNDS = {"local": 6, "s3": 3}
+ROUNDS = {"local": 8, "s3": 3}
 PAUSE_SECONDS = 2  # what the JVM compiles after one job is not for the next one to pay
 
 
