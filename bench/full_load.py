@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from headwater.services.postgres_server import running_postgres
 
 COLUMNS = "id, customer, amount, updated_at, flag, note, payload"
 ROUNDS = 6  # and one more to warm up: the JVM compiles what it runs
+PAUSE_SECONDS = 2  # what it compiles after one job is not for the next one to pay
 
 
 def main(rows: int) -> None:
@@ -105,28 +105,23 @@ def jdbc(spark, url: str, table: str, target: str) -> None:
 
 
 def measured(work) -> tuple[float, int]:
-    """Seconds, and the largest resident size of any Python worker meanwhile."""
-    largest, over = 0, threading.Event()
-
-    def watch() -> None:
-        nonlocal largest
-        while not over.wait(0.1):
-            for process in psutil.Process().children(recursive=True):
-                try:
-                    if "python" in process.name():
-                        largest = max(largest, process.memory_info().rss)
-                except psutil.NoSuchProcess:
-                    continue
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    """Seconds, and the largest resident size that any Python worker had meanwhile, as Linux remembers it."""
+    time.sleep(PAUSE_SECONDS)
+    for process in python_workers():
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # forget the peak
     began = time.monotonic()
-    try:
-        work()
-        return time.monotonic() - began, largest
-    finally:
-        over.set()
-        watcher.join()
+    work()
+    seconds = time.monotonic() - began
+    return seconds, max((peak(process.pid) for process in python_workers()), default=0)
+
+
+def python_workers() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children(recursive=True) if "python" in process.name()]
+
+
+def peak(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def make_table(url: str, name: str, rows: int) -> None:

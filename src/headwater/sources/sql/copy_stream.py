@@ -20,7 +20,7 @@ import psycopg
 from headwater.model.errors import RunError
 from headwater.sources.sql.copy_binary import PADDING, Numbers
 
-_CHUNK = 2 << 20
+_CHUNK = 4 << 20
 _LOW_WATER = 1 << 20  # bytes that must have arrived before this process is woken
 _PATIENCE = struct.pack("ll", 0, 20_000)  # a timeval: what has arrived after 20 ms is taken, however little
 _HEAD = 5  # of a message: its letter, and its length without the letter
