@@ -159,28 +159,31 @@ class _Copy:
     def _rows(self) -> tuple[Numbers, Numbers, int, bool]:
         """First field and end of each whole row, how many bytes are done with, and whether the server is ready."""
         data = np.frombuffer(self._data, np.uint8)
-        starts, used = self._regular(data)
-        others, used, ready = self._walk(used)
-        starts = np.concatenate([starts, np.array(others, np.int64)]) if others else starts
-        ends = starts + 1 + _big_endian(data, starts + 1)
-        return starts + _HEAD + _FIELDS, ends, used, ready
+        starts, ends = self._regular(data)
+        others, used, ready = self._walk(int(ends[-1]) if len(ends) else 0)
+        if others:
+            more = np.array(others, np.int64)
+            starts, ends = np.concatenate([starts, more]), np.concatenate([ends, _ends(more, _heads(data, more))])
+        return starts + (_HEAD + _FIELDS), ends, used, ready
 
-    def _regular(self, data: Numbers) -> tuple[Numbers, int]:
+    def _regular(self, data: Numbers) -> tuple[Numbers, Numbers]:
         """The unbroken chain of rows at the front, found at once.
 
         Each place that looks like the head of a row (`d`, a length below 16 MB, the number of fields) is taken for
         one, and counts if the row before ends exactly there. Values may look so, too, in every row of a table; where
         they cannot be told from rows by that at once, the chain ends here.
         """
-        none = np.empty(0, np.int64)
         filled = data[: self._filled]
         even, odd = (2 * np.flatnonzero(_pairs(filled, odd) == _D_ZERO) + odd for odd in (0, 1))
         found = np.sort(np.concatenate([even, odd]), kind="stable")  # which merges what is sorted already
-        found = found[found < self._filled - _HEAD - _FIELDS]
-        found = found[(data[found + _HEAD] == self._fields[0]) & (data[found + _HEAD + 1] == self._fields[1])]
+        found = found[: np.searchsorted(found, self._filled - _HEAD - _FIELDS)]
+        heads = _heads(data, found)
+        right = heads["fields"] == int.from_bytes(self._fields, "little")
+        if not right.all():
+            found, heads = found[right], heads[right]
         if not len(found) or found[0] != 0:
-            return none, 0
-        ends = found + 1 + _big_endian(data, found + 1)
+            return found[:0], found[:0]
+        ends = _ends(found, heads)
         broken = np.flatnonzero(found[1:] != ends[:-1])
         for _ in range(_SIEVES):
             if not len(broken):
@@ -193,7 +196,7 @@ class _Copy:
         count = int(broken[0]) + 1 if len(broken) else len(found)
         if ends[count - 1] > self._filled:
             count -= 1
-        return (found[:count], int(ends[count - 1])) if count else (none, 0)
+        return found[:count], ends[:count]
 
     def _walk(self, at: int) -> tuple[list[int], int, bool]:
         """Message by message: the last rows, what else there is, and rows behind a break in the chain."""
@@ -216,9 +219,14 @@ def _pairs(data: Numbers, odd: int) -> Numbers:
     return np.frombuffer(data.data, "<u2", count, odd)
 
 
-def _big_endian(data: Numbers, at: Numbers) -> Numbers:
-    every = np.ndarray((len(data) - 3,), "V4", data.data, strides=(1,))
-    return every[at].view(">i4").astype(np.int64)
+def _heads(data: Numbers, at: Numbers) -> Numbers:
+    layout = np.dtype([("kind", "u1"), ("length", ">i4"), ("fields", "<u2")])
+    every = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data.data, strides=(1,))
+    return every[at].view(layout)
+
+
+def _ends(begins: Numbers, heads: Numbers) -> Numbers:
+    return begins + 1 + heads["length"].astype(np.int64)
 
 
 def _words(fields: bytes) -> str:

@@ -123,4 +123,4 @@ def part_count(rows: int | None, limits: Limits, *, rows_each: int = 200_000) ->
         return limits.splits
     if rows is None or rows < rows_each:
         return 1
-    return max(2, min(rows // rows_each, 2 * limits.cores), rows // 5_000_000)
+    return max(2, min(rows // rows_each, limits.cores), rows // 5_000_000)
