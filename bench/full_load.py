@@ -6,6 +6,7 @@ Run: python bench/full_load.py [ROWS]
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -116,7 +117,16 @@ def measured(work) -> tuple[float, int]:
 
 
 def python_workers() -> list[psutil.Process]:
-    return [process for process in psutil.Process().children(recursive=True) if "python" in process.name()]
+    found = psutil.process_iter(["name", "ppid"])  # one that ends meanwhile is left out
+    here = {process.pid: process for process in found}
+    return [process for process in here.values() if "python" in process.info["name"] and is_ours(process, here)]
+
+
+def is_ours(process: psutil.Process, here: dict[int, psutil.Process]) -> bool:
+    above = process.info["ppid"]
+    while above in here and above != os.getpid():
+        above = here[above].info["ppid"]
+    return above == os.getpid()
 
 
 def peak(pid: int) -> int:

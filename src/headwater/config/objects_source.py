@@ -103,7 +103,7 @@ class ObjectsSource(Settings):
     """Objects per window."""
     max_bytes: Bytes = Field(default=4_000_000_000, gt=0, examples=["1GB"])
     """Bytes per window, as the objects are stored; one larger object is a window of its own. `500MB`, `4GB`."""
-    split_bytes: Bytes = Field(default=128_000_000, gt=0, examples=["64MB"])
+    split_bytes: Bytes = Field(default=256_000_000, gt=0, examples=["64MB"])
     """About how much one task reads: small objects share a task, large ones that can be cut are."""
     order: Literal["any", "lexical"] = "any"
     """lexical: new objects always have greater keys than all before (dates in their names), so only the end is listed. Changes of older objects are not seen."""

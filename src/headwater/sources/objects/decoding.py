@@ -39,7 +39,7 @@ class Reading:
     csv: CsvSettings = field(default_factory=CsvSettings)
     compression: str = "auto"
     tries: int = 1  # how often an object is tried before it is set aside
-    split_bytes: int = 128_000_000
+    split_bytes: int = 256_000_000
     events: EventReading | None = None  # for debezium
 
     @property
