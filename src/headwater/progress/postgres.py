@@ -145,7 +145,7 @@ class _Attempt:
             raise
 
     def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
-        cursor = self.connection.execute(_with_percent(statement), values)
+        cursor = self.connection.execute(_with_percent(statement), values, binary=True)
         return cursor.fetchall() if cursor.description else []
 
     def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
@@ -157,7 +157,7 @@ class _Attempt:
         asked = f'unnest({_arrays(columns)}) WITH ORDINALITY AS asked({names}, "number")'
         found = _NAMED.sub(r'asked."\1"', statement)
         whole = f"SELECT asked.number, found.* FROM {asked} CROSS JOIN LATERAL ({found}) AS found"  # noqa: S608 - names are constants
-        rows = self.connection.execute(whole.encode(), columns).fetchall()
+        rows = self.connection.execute(whole.encode(), columns, binary=True).fetchall()
         return [row[1:] for row in sorted(rows, key=itemgetter(0))]  # a plan may join them in any order
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:

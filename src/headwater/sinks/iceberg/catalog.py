@@ -14,8 +14,9 @@ from headwater.config.sinks import IcebergSink as IcebergSettings
 from headwater.model.errors import InputError, UnknownName
 from headwater.sinks.iceberg.evolution import plan_new
 from headwater.sinks.iceberg.java_errors import described
+from headwater.sinks.iceberg.java_names import java
 from headwater.sinks.iceberg.naming import TableName
-from headwater.sinks.iceberg.table import MAIN, LakeTable, java
+from headwater.sinks.iceberg.table import MAIN, LakeTable
 from headwater.sinks.iceberg.types import TableSchema, table_schema
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.sinks.iceberg.buckets import Bucket, buckets_of
 from headwater.sinks.iceberg.deletion_vectors import Vector
 from headwater.sinks.iceberg.evolution import Evolution
+from headwater.sinks.iceberg.java_names import java
 from headwater.sinks.iceberg.naming import TableName
 from headwater.sinks.iceberg.partitioning import PartitionColumn, partition_columns
 from headwater.sinks.iceberg.types import TableSchema
@@ -66,11 +67,6 @@ class DataFile:
 
     java: Any
     spec: Any
-
-
-def java(spark: SparkSession) -> Any:
-    """The session's JVM."""
-    return spark._jvm  # noqa: SLF001 - PySpark's own way there; it has no public name
 
 
 class LakeTable:

@@ -20,7 +20,7 @@ from headwater.sources.objects.slabs import LISTING, Slab, flat, slabs
 
 BLOCK = 512  # keys; one that has grown to twice as many is cut
 PART = 16  # keys with a digest of their own within a block, behind the digest of the whole
-SLAB = 1 << 13  # rows of a listing that are looked at together: few enough to stay in a processor's cache
+SLAB = 1 << 14  # rows of a listing that are looked at together: few enough to stay in a processor's cache
 RANGES, ROWS = 256, 20_000  # so many suspects are looked up together
 _DIGEST = 16  # bytes
 # What was listed, and beside it what the object's bookmark said until now; NULLs: it has none.
@@ -57,10 +57,12 @@ class _Suspects:
     ranges: list[KeyRange] = field(default_factory=list)
     listed: list[pa.Table] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    rows: int = 0
     _places: list[tuple[int, int]] = field(default_factory=list)  # of rows in the slab that is looked at
 
     def add(self, keys: KeyRange, low: int, high: int) -> None:
         self.ranges.append(keys)
+        self.rows += high - low
         self._places.append((low, high))
 
     def take_from(self, slab: Slab) -> None:
@@ -72,7 +74,7 @@ class _Suspects:
 
     @property
     def are_enough(self) -> bool:
-        return len(self.ranges) >= RANGES or sum(table.num_rows for table in self.listed) >= ROWS
+        return len(self.ranges) >= RANGES or self.rows >= ROWS
 
 
 class _Walk:
