@@ -130,6 +130,10 @@ def test_where_no_slot_is_left_it_is_said(narrow):
 
 
 def test_where_no_sender_is_left_it_is_said(narrow):
+    with psycopg.connect(narrow, autocommit=True) as watching:  # senders of the test before end when the server sees it
+        wait_until(
+            lambda: count(watching, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'") == 0
+        )
     senders = [psycopg.connect(narrow, replication="database", autocommit=True) for _ in range(2)]
     try:
         with pytest.raises(SourceUnreachable) as caught:
