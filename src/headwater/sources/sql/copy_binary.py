@@ -80,10 +80,14 @@ class _Chunk:
         self.buffer = pa.py_buffer(data)
 
     def windows(self, at: Numbers, fields: list[tuple[str, str]]) -> Numbers:
-        layout = np.dtype(fields)
-        places = len(self.bytes) - layout.itemsize + 1
-        every = np.ndarray((places,), f"V{layout.itemsize}", self.bytes.data, strides=(1,))
-        return every[at].view(layout)
+        return windows(self.bytes, at, fields)
+
+
+def windows(data: Numbers, at: Numbers, fields: list[tuple[str, str]]) -> Numbers:
+    """The bytes that begin at each of these places, as records of these fields."""
+    layout = np.dtype(fields)
+    every = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data.data, strides=(1,))
+    return every[at].view(layout)
 
 
 class _Read(NamedTuple):

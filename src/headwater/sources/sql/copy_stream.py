@@ -18,7 +18,7 @@ import numpy as np
 import psycopg
 
 from headwater.model.errors import RunError
-from headwater.sources.sql.copy_binary import PADDING, Numbers
+from headwater.sources.sql.copy_binary import PADDING, Numbers, windows
 
 _CHUNK = 4 << 20
 _LOW_WATER = 1 << 20  # bytes that must have arrived before this process is woken
@@ -220,9 +220,7 @@ def _pairs(data: Numbers, odd: int) -> Numbers:
 
 
 def _heads(data: Numbers, at: Numbers) -> Numbers:
-    layout = np.dtype([("kind", "u1"), ("length", ">i4"), ("fields", "<u2")])
-    every = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data.data, strides=(1,))
-    return every[at].view(layout)
+    return windows(data, at, [("kind", "u1"), ("length", ">i4"), ("fields", "<u2")])
 
 
 def _ends(begins: Numbers, heads: Numbers) -> Numbers:
