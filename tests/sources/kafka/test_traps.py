@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from headwater.config.kafka_client import KafkaClient, client_options
 from headwater.model.errors import BadPosition, SourceChanged
@@ -23,6 +24,17 @@ def remove_before(kafka: KafkaForTests, topic: str, offset: int, partition: int 
     """As retention does, without the waiting."""
     place = TopicPartition(topic, partition, offset)
     kafka.admin.delete_records([place])[place].result()
+
+
+def wait_for_committed_end(kafka: KafkaForTests, topic: str, offset: int) -> None:
+    """A producer's commit returns once the decision is durable; the partitions hear of it a moment later."""
+    place = TopicPartition(topic, 0)
+
+    def end() -> int:
+        asked = kafka.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+        return asked[place].result().offset
+
+    wait_until(lambda: end() == offset)
 
 
 def make_anew(kafka: KafkaForTests, topic: str, partitions: int = 1) -> None:
@@ -159,9 +171,10 @@ def test_aborted_messages_are_never_read_and_the_control_records_behind_them_are
             producer.produce(topic, value, partition=0)
         producer.flush()
         end(30)
+    wait_for_committed_end(kafka, topic, 18)  # 15 messages and three control records
     poller = Poller(kafka.brokers, topic)
     assert poller.values() == texts(10, 15)
-    assert poller.offsets() == {topic: {0: 18}}  # 15 messages and three control records
+    assert poller.offsets() == {topic: {0: 18}}
     assert poller.look() is None
     uncommitted = Poller(kafka.brokers, topic, isolation="read_uncommitted")
     assert len(uncommitted.poll()) == 15
@@ -179,6 +192,7 @@ def test_an_open_transaction_ends_the_window_and_its_messages_come_when_it_commi
     assert poller.values() == texts(0, 3)
     assert poller.look() is None
     producer.commit_transaction(30)
+    wait_for_committed_end(kafka, topic, 6)
     assert poller.values() == ["3", "4"]
 
 
@@ -194,6 +208,7 @@ def test_a_mark_from_read_uncommitted_waits_for_the_open_transaction(kafka: Kafk
     assert committed.look() is None
     producer.commit_transaction(30)
     send(kafka.brokers, topic, [b"1"])
+    wait_for_committed_end(kafka, topic, 3)
     assert committed.values() == ["1"]
 
 
