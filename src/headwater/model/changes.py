@@ -38,7 +38,7 @@ def position(major: int, minor: int) -> int:
     | --- | --- | --- |
     | PostgreSQL by Debezium | commit before (`sequence[0]`; without it the LSN) | 2 × LSN (none: 0) + 1 unless a snapshot's read |
     | PostgreSQL by a slot | commit's LSN; of a copy's rows the snapshot's | 4 × number in the transaction, from 1, + 3; a copy's rows 2, the truncate before them 1 |
-    | MySQL by Debezium | number of the log file × 2⁴⁰ + place in it | 2 × row + 1 unless a snapshot's read |
+    | MySQL by Debezium | number of the log file × 2⁴⁰ + place in it | 2 × number in the transaction (not told: of the row at that place) + 1 unless a snapshot's read |
 
     A snapshot's read comes before a change at the same place, since it saw the table as it was before that.
     """

@@ -13,9 +13,10 @@ from headwater.model.changes import MISSING, UPSERTS, change_fields
 from headwater.sources.debezium.kept import kept, why_not
 from headwater.sources.debezium.keys import KeyRows, as_json
 from headwater.sources.debezium.layout import Layout
-from headwater.sources.debezium.positions import known_connectors, positions
+from headwater.sources.debezium.positions import Source, known_connectors, places, positions
 from headwater.sources.debezium.transport import Messages
 from headwater.sources.debezium.unavailable import Unavailable
+from headwater.sources.debezium.unordered import Change, at_one_place, unordered
 
 _MOMENT = pa.timestamp("us", "UTC")
 _UPSERTS = pa.array(UPSERTS)
@@ -116,7 +117,7 @@ class ChangeBatch:
 
     def _source(self) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Position, time and transaction."""
-        held = self._struct("source")
+        held = self._struct("source") | self._struct("transaction")
         reads = pc.equal(self._op, "r").to_numpy(zero_copy_only=False)
         place = pa.nulls(self._count, pa.decimal128(38, 0))
         for connector in held["connector"].unique().to_pylist():
@@ -129,11 +130,35 @@ class ChangeBatch:
                 pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours), self._no_place
             )
             place = found if ours.true_count == self._count else pc.if_else(ours, found, place)
+            self._set_unordered_aside(connector, held, ours)
         if place.null_count:
             place = place.fill_null(0)  # of rows that are set aside
         micros = pc.coalesce(held["ts_us"], pc.multiply(held["ts_ms"], 1_000))
         transaction = pc.coalesce(held["txId"].cast(pa.string()), held["gtid"])
         return place, micros.view(_MOMENT), transaction
+
+    def _set_unordered_aside(self, connector: str, source: Source, ours: pa.Array) -> None:
+        """Changes of one row whose order the connector does not tell."""
+        if connector == "postgresql" or not self._key:
+            return
+        major, minor = places(connector, source)
+        suspects = at_one_place(major, minor, ours.to_numpy(zero_copy_only=False))
+        if not len(suspects):
+            return
+        taken = pa.array(suspects)
+        keys = zip(*(self._columns[name].take(taken).to_pylist() for name in self._key), strict=True)
+        told = [self._events.column(name).take(taken).to_pylist() for name in ("op", "after")]
+        numbers = major[suspects].tolist(), minor[suspects].tolist()
+        for index in unordered([Change(*one) for one in zip(*numbers, keys, *told, strict=True)]):
+            row = int(suspects[index])
+            self._wrong.setdefault(row, self._unordered(row))
+
+    def _unordered(self, row: int) -> str:
+        source = self._events.column("source")[row].as_py()
+        return (
+            f"source: several changes of the row stand at {source['file']}:{source['pos']}, and nothing tells their order: "
+            "the server compresses transactions; set provide.transaction.metadata to true in the connector"
+        )
 
     def _unknown(self, row: int) -> str:
         named = self._events.column("source")[row]["connector"].as_py() or "no connector"

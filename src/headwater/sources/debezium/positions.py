@@ -32,6 +32,9 @@ SOURCE = pa.struct(
 )
 """What is read of an event's `source`."""
 
+TRANSACTION = pa.struct([("total_order", pa.int64())])
+"""And of its `transaction`, which connectors tell with `provide.transaction.metadata`."""
+
 _SEQUENCE = r'^\[\s?(?:null|"(?P<commit>\d{1,19})"),\s?(?:null|"(?P<lsn>\d{1,19})")\s?\]$'
 _FILE = re.compile(r"\.(\d{1,7})$")
 _UNIT = np.uint64(position(1, 0))
@@ -45,10 +48,15 @@ Source = Mapping[str, pa.Array]
 
 def positions(connector: str, source: Source, reads: npt.NDArray[np.bool_]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Of events of one connector; `reads`: which are a snapshot's. And which of them have none that makes sense."""
-    major, minor = _CONNECTORS[connector](source)
+    major, minor = places(connector, source)
     bad = (major < 0) | (minor < 0) | (minor >= _MOST)
     major, minor = np.where(bad, 0, major), np.where(bad, 0, minor) * 2 + ~reads
     return packed(major.astype(np.uint64), minor.astype(np.uint64)), bad
+
+
+def places(connector: str, source: Source) -> tuple[Numbers, Numbers]:
+    """The place in the log, and the number of the change there; negative where there is none."""
+    return _CONNECTORS[connector](source)
 
 
 def known_connectors() -> tuple[str, ...]:
@@ -69,7 +77,9 @@ def _mysql(source: Source) -> tuple[Numbers, Numbers]:
     file = np.array([*numbers, -1], np.int64)[_filled(files.indices, len(numbers))]
     place = _filled(source["pos"], -1)
     bad = (file < 0) | (place < 0) | (place >= 1 << _PLACE_BITS)
-    return np.where(bad, -1, file << _PLACE_BITS | place), _filled(source["row"], 0)
+    # All changes of a compressed transaction stand at one place, and rows are counted anew for each of its statements.
+    number = pc.coalesce(source["total_order"], source["row"])
+    return np.where(bad, -1, file << _PLACE_BITS | place), _filled(number, 0)
 
 
 _CONNECTORS: Mapping[str, Callable[[Source], tuple[Numbers, Numbers]]] = {

@@ -21,7 +21,7 @@ from headwater.sources.debezium.keys import KeyRows
 from headwater.sources.debezium.kinds import Exact, Kind, same, struct_of
 from headwater.sources.debezium.layout import Layout
 from headwater.sources.debezium.not_rows import OPS, Nothing, why_none
-from headwater.sources.debezium.positions import SOURCE, known_connectors
+from headwater.sources.debezium.positions import SOURCE, TRANSACTION, known_connectors
 from headwater.sources.debezium.transport import Messages
 from headwater.sources.debezium.unavailable import Unavailable
 from headwater.sources.json.values import JsonValues
@@ -52,7 +52,7 @@ class ShapeRows:
             "after": self._layout.kinds,
         }
         made = {name: struct_of(kinds) for name, kinds in rows.items() if kinds}
-        return {**made, "source": _SOURCE, "op": same(pa.string())}
+        return {**made, "source": _SOURCE, "transaction": _TRANSACTION, "op": same(pa.string())}
 
     @property
     def slow(self) -> bool:
@@ -105,3 +105,4 @@ def _source_exact() -> Exact:
 
 
 _SOURCE = Kind(SOURCE, SOURCE, _source_exact())
+_TRANSACTION = struct_of({field.name: same(field.type) for field in TRANSACTION})
