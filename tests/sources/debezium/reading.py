@@ -17,12 +17,28 @@ from headwater.sources.debezium.transport import OLD_KEY_HEADER, Messages
 from headwater.sources.json.found import ddl_of
 
 RECORDED = Path(__file__).parent / "recorded"
+RECORDED_MYSQL = Path(__file__).parent / "recorded_mysql"
 
 
 def recorded() -> list[dict]:
     """Events of Debezium 3.6.3 on PostgreSQL 18, in the order of their numbers."""
     files = sorted(RECORDED.glob("*.json"), key=lambda file: int(re.match(r"\d+", file.name)[0]))
     return [json.loads(file.read_text()) | {"file": file.stem} for file in files]
+
+
+def recorded_mysql(mode: str) -> list[dict]:
+    """Events of Debezium 3.6.1 on MySQL 9.7, as `record_mysql` wrote them, with one of the connector's settings."""
+    schemas, events = [], []
+    for line in (RECORDED_MYSQL / f"{mode}.jsonl").read_text(encoding="utf-8").splitlines():
+        found = json.loads(line)
+        if set(found) == {"schema"}:
+            schemas.append(found["schema"])
+            continue
+        for side in ("key", "value"):
+            if isinstance(told := found[side], dict) and set(told) == {"schema", "payload"}:
+                found[side] = told | {"schema": schemas[told["schema"]]}
+        events.append(found)
+    return events
 
 
 def as_bytes(value: object) -> bytes | None:

@@ -26,9 +26,9 @@ from headwater.services.connect_server import Connect
 from headwater.services.kafka_server import Kafka
 from headwater.services.service import running
 from tests.sources.debezium.mysql_things import CREATED, EMPTIED, HAPPENED, MODES
+from tests.sources.debezium.reading import RECORDED_MYSQL
 
 _QUIET_SECONDS = 20
-FOLDER = Path(__file__).parent / "recorded_mysql"
 
 
 def main() -> None:
@@ -138,7 +138,7 @@ def write(mode: str, found: Sequence[Message]) -> None:
         for one in found
     ]
     lines = [json.dumps({"schema": schema}) for schema in schemas] + [json.dumps(event) for event in events]
-    (FOLDER / f"{mode}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (RECORDED_MYSQL / f"{mode}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.sources.debezium.mysql_things import COLUMNS, MODES
-from tests.sources.debezium.reading import Stream, messages_of, rows
-
-FOLDER = Path(__file__).parent / "recorded_mysql"
-
-
-def recorded(mode: str) -> list[dict]:
-    schemas, events = [], []
-    for line in (FOLDER / f"{mode}.jsonl").read_text(encoding="utf-8").splitlines():
-        found = json.loads(line)
-        if set(found) == {"schema"}:
-            schemas.append(found["schema"])
-        else:
-            events.append(found | {side: whole(found[side], schemas) for side in ("key", "value")})
-    return events
-
-
-def whole(told: Any, schemas: list) -> Any:
-    """With the schema that stands in front of all events."""
-    if isinstance(told, dict) and set(told) == {"schema", "payload"}:
-        return told | {"schema": schemas[told["schema"]]}
-    return told
+from tests.sources.debezium.reading import Stream, messages_of, recorded_mysql, rows
 
 
 def wanted(mode: str) -> dict[str, Any]:
@@ -47,7 +25,7 @@ WITH_SCHEMAS = [mode for mode in MODES if mode != "without_schemas"]
 
 @pytest.mark.parametrize("mode", WITH_SCHEMAS)
 def test_every_value_is_mysqls_own(mode: str):
-    decoded = Stream().poll(messages_of(recorded(mode)))
+    decoded = Stream().poll(messages_of(recorded_mysql(mode)))
     found = [row for row in decoded.rows.to_pylist() if row["i"] is not None]
     assert [(row["id"], row["_op"]) for row in found] == [
         (1, "r"),
@@ -67,7 +45,7 @@ def test_every_value_is_mysqls_own(mode: str):
 
 @pytest.mark.parametrize("mode", WITH_SCHEMAS)
 def test_a_row_of_nothing_but_its_key(mode: str):
-    row = Stream().poll(messages_of(recorded(mode))).rows.to_pylist()[1]
+    row = Stream().poll(messages_of(recorded_mysql(mode))).rows.to_pylist()[1]
     assert {name: value for name, value in row.items() if value is not None and name[0] != "_"} == {"id": 2}
 
 
@@ -76,13 +54,13 @@ def test_without_schemas_the_declared_types_are_kept():
         "i int, b bigint, n decimal(12,3), v string, bin binary, day date, dt6 timestamp_ntz, at timestamp, e string"
     )
     stream = Stream(f"id int, {kinds}", key=["id"])
-    row = stream.poll(messages_of(recorded("without_schemas"))).rows.to_pylist()[0]
+    row = stream.poll(messages_of(recorded_mysql("without_schemas"))).rows.to_pylist()[0]
     names = [kind.split()[0] for kind in kinds.split(", ")]
     assert {name: row[name] for name in names} == {name: wanted("without_schemas")[name] for name in names}
 
 
 def test_what_happens_to_rows():
-    made = rows(Stream().poll(messages_of(recorded("transactions"))))
+    made = rows(Stream().poll(messages_of(recorded_mysql("transactions"))))
     assert [(row["_op"], row["id"], row["s"], row["_old_key"]) for row in made] == [
         ("r", 1, -32768, None), ("r", 2, None, None),
         ("c", 3, -32768, None), ("c", 4, -32768, None), ("c", 5, None, None),
@@ -108,7 +86,7 @@ def test_what_happens_to_rows():
 def test_the_changes_of_a_compressed_transaction_are_in_order_or_set_aside(mode: str):
     """All stand at one place, and the delete of row 8 has a lower number there than its insert."""
     stream = Stream("id int, s int", key=["id"])
-    decoded = stream.poll(messages_of(recorded(mode)))
+    decoded = stream.poll(messages_of(recorded_mysql(mode)))
     ours = [(row["id"], row["_op"]) for row in decoded.rows.to_pylist() if row["id"] in (7, 8)]
     if mode == "transactions":
         assert decoded.rejected == []
@@ -124,7 +102,7 @@ def test_the_changes_of_a_compressed_transaction_are_in_order_or_set_aside(mode:
 
 @pytest.mark.parametrize("mode", ["defaults", "transactions"])
 def test_what_a_connector_sends_again_is_neither_set_aside_nor_put_elsewhere(mode: str):
-    events = recorded(mode)
+    events = recorded_mysql(mode)
     known = Stream()
     first = known.poll(messages_of(events))
     again = known.decode(messages_of([*events, *events[5:], *events[3:]]))
