@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from headwater.model.window import Window
 from headwater.services.postgres_server import running_postgres
-from tests.sources.polling import Poller
+from tests.sources.polling import Poller, table_of
 from tests.sources.transactions import ACTIONS, SESSIONS, Clients
 
 _tables = itertools.count(1)
@@ -200,3 +202,36 @@ def test_the_expected_way_is_taken(clients, name):
         reader.poller.look()
         assert way in reader.poller.plan.streams[0].why
         reader.poller.close()
+
+
+def test_a_first_window_compares_cursors_only_where_a_row_may_not_belong_to_it(quiet_postgres: str):
+    """The server need not compare what the plan's own view shows; any other view may show more (G5)."""
+    with psycopg.connect(quiet_postgres, autocommit=True) as connection:
+        connection.execute("CREATE TABLE compared (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tag text)")
+        connection.execute("INSERT INTO compared (tag) SELECT n::text FROM generate_series(1, 9) n")
+
+    def statements(poller: Poller, window: Window) -> list[str]:
+        with poller.source.read(window) as (rows,):
+            assert table_of(rows).num_rows == 9
+            return [split.sql for split in rows.splits]
+
+    poller = Poller(quiet_postgres, table="compared", cursor="id")
+    window = poller.look()
+    assert window is not None
+    assert not any("WHERE" in sql for sql in statements(poller, window))
+    with psycopg.connect(quiet_postgres) as connection:
+        connection.execute("INSERT INTO compared (tag) VALUES ('late')")
+        connection.commit()
+    assert all('"id" <= 9' in sql for sql in statements(poller.in_another_process(), window))
+    with psycopg.connect(quiet_postgres) as connection:
+        connection.execute("DELETE FROM compared WHERE tag = 'late'")
+        connection.commit()
+        with psycopg.connect(quiet_postgres) as other:
+            other.execute("INSERT INTO compared (tag) VALUES ('in flight')")
+            connection.execute("INSERT INTO compared (tag) VALUES ('later')")
+            poller = Poller(quiet_postgres, table="compared", cursor="id", max_rows=9)
+            poller.source._database.patience_seconds = 0.0
+            connection.commit()
+            window = poller.look()
+            assert window is not None
+            assert all('"id" <= 9' in sql for sql in statements(poller, window))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 _FOOTERS_AT_ONCE = 4
+_FEW_MANIFESTS = 100  # as many as Iceberg lets grow before it merges them
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,16 @@ class LakeTable:
         update = self.here(self.java.newAppend())
         for file in data_files:
             update.appendFile(file)
+        if self._has_few_manifests():
+            # Iceberg looks every 10 ms whether its threads are done, three times; this one is done when it was asked.
+            executors = self._iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
+            update.scanManifestsWith(executors.newDirectExecutorService())
         return update
+
+    def _has_few_manifests(self) -> bool:
+        """So few that none are merged by an append, which would be work for several threads."""
+        newest = self.newest(self.metadata)
+        return newest is None or len(newest.allManifests(self.java.io())) < _FEW_MANIFESTS
 
     def data_files(self, written: Sequence[WrittenFile], spec: Any) -> list[Any]:
         """Files that were written, as Iceberg's values with their metrics."""

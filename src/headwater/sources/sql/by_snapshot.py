@@ -64,7 +64,7 @@ def splits_by_snapshot(stream: Stream, end: ColumnMark, view: PostgresView, rows
     found = _Search(relation, start, bounds, end.snapshot)
     splits: list[Split] = []
     if end.value is not None:
-        conditions = found.conditions(end)
+        conditions = [] if _is_all_that_is_seen(stream, bounds, view) else found.conditions(end)
         if rows is None:
             rows = relation.rows if start is None else found.count(view, end)
         for further, share in view.parts(relation, conditions, rows, stream.limits):
@@ -74,6 +74,16 @@ def splits_by_snapshot(stream: Stream, end: ColumnMark, view: PostgresView, rows
         nulls = statements.snapshot_nulls(relation.subject, start, end.snapshot)
         splits.append(view.split(statements.read_rows(relation.subject, relation.columns, nulls), relation, None))
     return tuple(splits)
+
+
+def _is_all_that_is_seen(stream: Stream, bounds: Bounds, view: PostgresView) -> bool:
+    """Whether the window has every row of the view that it was planned in, so that the server need not compare them.
+
+    All that such a view shows is settled if nothing ended while it was taken, and its end is the greatest value there.
+    """
+    if view.poll is None or not view.poll.view or stream.relation.nullable_cursor:
+        return False
+    return stream.start is None and bounds.floor is None and not bounds.cut
 
 
 def rewound_snapshot(mark: ColumnMark, value: CursorValue) -> ColumnMark:
