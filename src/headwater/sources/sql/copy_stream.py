@@ -22,7 +22,7 @@ from headwater.sources.sql.copy_binary import PADDING, Numbers, windows
 
 _CHUNK = 4 << 20
 _LOW_WATER = 1 << 20  # bytes that must have arrived before this process is woken
-_PATIENCE = struct.pack("ll", 0, 20_000)  # a timeval: what has arrived after 20 ms is taken, however little
+_PATIENCE = struct.pack("ll", 0, 4_000)  # a timeval: what has arrived after 4 ms is taken, however little
 _HEAD = 5  # of a message: its letter, and its length without the letter
 _DATA, _ERROR, _READY = b"dEZ"
 _SIGNATURE = b"PGCOPY\n\xff\r\n\x00"
@@ -137,7 +137,7 @@ class _Copy:
             room *= 2
         got = None
         while got is None:
-            with memoryview(self._data) as view, contextlib.suppress(BlockingIOError):  # nothing came in 20 ms
+            with memoryview(self._data) as view, contextlib.suppress(BlockingIOError):  # nothing came in 4 ms
                 got = self._wire.recv_into(view[self._filled : room])
         if not got:
             raise CopyRefused("the server closed the connection in the middle of a COPY")
