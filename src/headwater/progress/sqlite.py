@@ -11,6 +11,7 @@ import datetime as dt
 import secrets
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from headwater.progress.sql import COLUMNS, SqlProgress, on_conflict
 
 T = TypeVar("T")
 
+_ROWS_AT_ONCE = 20  # in one statement: one by one takes half as long again
 _MAGIC = b"SQLite format 3\0"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
@@ -166,9 +168,13 @@ class _Statements:
         return [row for one in values for row in self(statement, one)]
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
-        marks = ", ".join("?" * len(columns))
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) {on_conflict(columns, key)}"  # noqa: S608 - names are constants
-        self._connection.executemany(statement, zip(*columns.values(), strict=True))
+        rows = list(zip(*columns.values(), strict=True))
+        whole = len(rows) - len(rows) % _ROWS_AT_ONCE
+        for part, at_once in ((rows[:whole], _ROWS_AT_ONCE), (rows[whole:], 1)):
+            marks = ", ".join([f"({', '.join('?' * len(columns))})"] * at_once)
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {on_conflict(columns, key)}"  # noqa: S608 - names are constants
+            together = (part[begin : begin + at_once] for begin in range(0, len(part), at_once))
+            self._connection.executemany(statement, (tuple(chain.from_iterable(some)) for some in together))
 
 
 def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[Execute], T]) -> T:
