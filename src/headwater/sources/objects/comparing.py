@@ -18,7 +18,7 @@ from headwater.model.ledger import Block, KeyRange, Ledger
 from headwater.sources.objects.container import ObjectVersion
 from headwater.sources.objects.slabs import LISTING, Slab, flat, slabs
 
-BLOCK = 512  # keys; one that has grown to twice as many is cut
+BLOCK = 1024  # keys; one that has grown to twice as many is cut
 PART = 16  # keys with a digest of their own within a block, behind the digest of the whole
 SLAB = 1 << 14  # rows of a listing that are looked at together: few enough to stay in a processor's cache
 RANGES, ROWS = 256, 20_000  # so many suspects are looked up together
@@ -142,8 +142,7 @@ def _blocks(slab: Slab, begin: int, end: int, old: Block | None) -> Iterator[Blo
     step = BLOCK if end - begin >= 2 * BLOCK else max(end - begin, 1)
     for low in range(begin, max(end, begin + 1), step):
         high = min(low + step, end)
-        parts = (slab.digest(at, min(at + PART, high)) for at in range(low, high, PART))
-        digests = b"".join((slab.digest(low, high), *parts))
+        digests = b"".join((slab.digest(low, high), *slab.digests(low, high, PART)))
         yield Block(first if low == begin else slab.key(low), digests, high - low)
 
 
