@@ -130,25 +130,23 @@ class ChangeBatch:
                 pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours), self._no_place
             )
             place = found if ours.true_count == self._count else pc.if_else(ours, found, place)
-            self._set_unordered_aside(connector, held, ours)
+            if connector != "postgresql" and self._key:
+                changes = ours.to_numpy(zero_copy_only=False) & ~reads
+                self._set_unordered_aside(at_one_place(*places(connector, held), changes), connector, held)
         if place.null_count:
             place = place.fill_null(0)  # of rows that are set aside
         micros = pc.coalesce(held["ts_us"], pc.multiply(held["ts_ms"], 1_000))
         transaction = pc.coalesce(held["txId"].cast(pa.string()), held["gtid"])
         return place, micros.view(_MOMENT), transaction
 
-    def _set_unordered_aside(self, connector: str, source: Source, ours: pa.Array) -> None:
+    def _set_unordered_aside(self, suspects: npt.NDArray[np.int64], connector: str, source: Source) -> None:
         """Changes of one row whose order the connector does not tell."""
-        if connector == "postgresql" or not self._key:
-            return
-        major, minor = places(connector, source)
-        suspects = at_one_place(major, minor, ours.to_numpy(zero_copy_only=False))
         if not len(suspects):
             return
         taken = pa.array(suspects)
         keys = zip(*(self._columns[name].take(taken).to_pylist() for name in self._key), strict=True)
         told = [self._events.column(name).take(taken).to_pylist() for name in ("op", "after")]
-        numbers = major[suspects].tolist(), minor[suspects].tolist()
+        numbers = [one[suspects].tolist() for one in places(connector, source)]
         for index in unordered([Change(*one) for one in zip(*numbers, keys, *told, strict=True)]):
             row = int(suspects[index])
             self._wrong.setdefault(row, self._unordered(row))

@@ -20,13 +20,16 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
 
-_READ = "r"
 
+def at_one_place(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> Numbers:
+    """Every change at a place where numbers do not grow: the few that are worth a closer look, most often none.
 
-def at_one_place(major: Numbers, minor: Numbers, ours: npt.NDArray[np.bool_]) -> Numbers:
-    """Every event at a place where numbers do not grow: the few that are worth a closer look, most often none."""
-    behind = (major[1:] == major[:-1]) & (minor[1:] <= minor[:-1]) & (major[1:] >= 0) & ours[1:]
-    return np.flatnonzero(np.isin(major, major[1:][behind]) & ours) if behind.any() else np.zeros(0, np.int64)
+    Reads of a snapshot are no changes: they all stand at one place, and none is of a row that another is of.
+    """
+    rows = np.flatnonzero(changes)
+    major, minor = major[rows], minor[rows]
+    behind = (major[1:] == major[:-1]) & (minor[1:] <= minor[:-1]) & (major[1:] >= 0)
+    return rows[np.isin(major, major[1:][behind])] if behind.any() else rows[:0]
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,7 @@ def unordered(changes: Sequence[Change]) -> Collection[int]:
     """Which of the changes, in the order in which they came, are of one row and not in an order that is told."""
     of_row: dict[tuple[int, tuple[Any, ...]], list[int]] = defaultdict(list)
     for index, change in enumerate(changes):
-        if change.op != _READ:
-            of_row[change.place, change.key].append(index)
+        of_row[change.place, change.key].append(index)
     found: list[int] = []
     for indices in of_row.values():
         once: list[Change] = []

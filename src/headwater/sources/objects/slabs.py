@@ -53,7 +53,7 @@ class Slab:
         return xxhash.xxh3_128_digest(b"".join((*texts, self._sizes[begin:end].data, self._modified[begin:end].data)))
 
     def digests(self, begin: int, end: int, step: int) -> Iterator[bytes]:
-        """The same of every so many rows, for a third of the time that single ones take."""
+        """The same of every so many rows; faster than one by one."""
         sizes, modified = self._sizes[begin:end].data, self._modified[begin:end].data
         places = [*range(0, end - begin, step), end - begin]
         texts = (column.parts(begin, places) for column in (self._keys, self._etags))
