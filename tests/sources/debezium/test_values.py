@@ -16,7 +16,7 @@ from headwater.sources.debezium import decimals
 from headwater.sources.debezium.connect_types import kind_of
 from headwater.sources.debezium.kept import kept
 from headwater.sources.debezium.lines import line_of
-from headwater.sources.debezium.positions import positions
+from headwater.sources.debezium.positions import places, positions
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, with_schema
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone
@@ -101,17 +101,17 @@ LOG = st.integers(0, 2**62 - 1)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | LOG, LOG, st.none() | LOG, st.booleans()), min_size=1))
-def test_positions_are_those_of_the_model(places):
-    sequences = [f'[{"null" if c is None else f"{chr(34)}{c}{chr(34)}"},"{lsn}"]' for c, lsn, _, _ in places]
+def test_positions_are_those_of_the_model(logged):
+    sequences = [f'[{"null" if c is None else f"{chr(34)}{c}{chr(34)}"},"{lsn}"]' for c, lsn, _, _ in logged]
     source = {
         "sequence": pa.array(sequences),
-        "lsn": pa.array([own for _, _, own, _ in places], pa.int64()),
+        "lsn": pa.array([own for _, _, own, _ in logged], pa.int64()),
     }
-    reads = pa.array([read for *_, read in places]).to_numpy(zero_copy_only=False)
-    made, bad = positions("postgresql", source, reads)
+    reads = pa.array([read for *_, read in logged]).to_numpy(zero_copy_only=False)
+    made, bad = positions(*places("postgresql", source), reads)
     assert not bad.any()
     assert [int(one) for one in made.to_pylist()] == [
-        position(lsn if commit is None else commit, 2 * (own or 0) + (not read)) for commit, lsn, own, read in places
+        position(lsn if commit is None else commit, 2 * (own or 0) + (not read)) for commit, lsn, own, read in logged
     ]
 
 

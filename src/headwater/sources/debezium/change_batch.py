@@ -13,7 +13,7 @@ from headwater.model.changes import MISSING, UPSERTS, change_fields
 from headwater.sources.debezium.kept import kept, why_not
 from headwater.sources.debezium.keys import KeyRows, as_json
 from headwater.sources.debezium.layout import Layout
-from headwater.sources.debezium.positions import Source, known_connectors, places, positions
+from headwater.sources.debezium.positions import Numbers, known_connectors, places, positions
 from headwater.sources.debezium.transport import Messages
 from headwater.sources.debezium.unavailable import Unavailable
 from headwater.sources.debezium.unordered import Change, at_one_place, unordered
@@ -125,28 +125,31 @@ class ChangeBatch:
             if connector not in known_connectors():
                 self._note(ours, self._unknown)
                 continue
-            found, bad = positions(connector, held, reads)
+            major, minor = places(connector, held)
+            found, bad = positions(major, minor, reads)
             self._note(
                 pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours), self._no_place
             )
             place = found if ours.true_count == self._count else pc.if_else(ours, found, place)
             if connector != "postgresql" and self._key:
-                changes = ours.to_numpy(zero_copy_only=False) & ~reads
-                self._set_unordered_aside(at_one_place(*places(connector, held), changes), connector, held)
+                self._set_unordered_aside(major, minor, ours.to_numpy(zero_copy_only=False) & ~reads)
         if place.null_count:
             place = place.fill_null(0)  # of rows that are set aside
         micros = pc.coalesce(held["ts_us"], pc.multiply(held["ts_ms"], 1_000))
         transaction = pc.coalesce(held["txId"].cast(pa.string()), held["gtid"])
         return place, micros.view(_MOMENT), transaction
 
-    def _set_unordered_aside(self, suspects: npt.NDArray[np.int64], connector: str, source: Source) -> None:
+    def _set_unordered_aside(self, major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> None:
         """Changes of one row whose order the connector does not tell."""
+        suspects = at_one_place(major, minor, changes)
         if not len(suspects):
             return
         taken = pa.array(suspects)
         keys = zip(*(self._columns[name].take(taken).to_pylist() for name in self._key), strict=True)
-        told = [self._events.column(name).take(taken).to_pylist() for name in ("op", "after")]
-        numbers = [one[suspects].tolist() for one in places(connector, source)]
+        has_after = "after" in self._events.schema.names
+        after = self._events.column("after") if has_after else pa.nulls(self._count)
+        told = [one.take(taken).to_pylist() for one in (self._op, after)]
+        numbers = major[suspects].tolist(), minor[suspects].tolist()
         for index in unordered([Change(*one) for one in zip(*numbers, keys, *told, strict=True)]):
             row = int(suspects[index])
             self._wrong.setdefault(row, self._unordered(row))

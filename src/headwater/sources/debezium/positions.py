@@ -46,17 +46,16 @@ Numbers = npt.NDArray[np.int64]
 Source = Mapping[str, pa.Array]
 
 
-def positions(connector: str, source: Source, reads: npt.NDArray[np.bool_]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Of events of one connector; `reads`: which are a snapshot's. And which of them have none that makes sense."""
-    major, minor = places(connector, source)
+def places(connector: str, source: Source) -> tuple[Numbers, Numbers]:
+    """Of events of one connector: the place in the log, and the number of the change there; negative: there is none."""
+    return _CONNECTORS[connector](source)
+
+
+def positions(major: Numbers, minor: Numbers, reads: npt.NDArray[np.bool_]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Of such places; `reads`: which are a snapshot's. And which of them make no sense."""
     bad = (major < 0) | (minor < 0) | (minor >= _MOST)
     major, minor = np.where(bad, 0, major), np.where(bad, 0, minor) * 2 + ~reads
     return packed(major.astype(np.uint64), minor.astype(np.uint64)), bad
-
-
-def places(connector: str, source: Source) -> tuple[Numbers, Numbers]:
-    """The place in the log, and the number of the change there; negative where there is none."""
-    return _CONNECTORS[connector](source)
 
 
 def known_connectors() -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+from headwater.sources.debezium.positions import Numbers
 
 
 def at_one_place(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> Numbers:
