@@ -9,12 +9,12 @@ hand (with its binary log in rows, GTIDs, and a user who may do everything), and
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import tarfile
 import tempfile
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import pymysql
 from confluent_kafka import Consumer, Message
 
+from headwater.services.connect.client import ConnectClient
 from headwater.services.connect_server import Connect
 from headwater.services.kafka_server import Kafka
 from headwater.services.service import running
@@ -57,8 +58,9 @@ def record(server: urllib.parse.SplitResult, brokers: str, connect: str) -> None
                 cursor.execute(statement)
 
     run(["DROP DATABASE IF EXISTS recorded", "RESET BINARY LOGS AND GTIDS", "SET time_zone = '+00:00'", *CREATED])
-    for number, mode in enumerate(MODES):
-        start(connect, mode, server, brokers, number)
+    with contextlib.closing(ConnectClient(connect)) as client:
+        for number, mode in enumerate(MODES):
+            start(client, mode, server, brokers, number)
     wait_until_quiet(brokers)
     run(HAPPENED)
     wait_until_quiet(brokers)  # the snapshot that was asked for must be over before its table is emptied
@@ -68,7 +70,7 @@ def record(server: urllib.parse.SplitResult, brokers: str, connect: str) -> None
         write(mode, messages(brokers, f"{mode}.recorded.things"))
 
 
-def start(connect: str, mode: str, server: urllib.parse.SplitResult, brokers: str, number: int) -> None:
+def start(connect: ConnectClient, mode: str, server: urllib.parse.SplitResult, brokers: str, number: int) -> None:
     config = {
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",
         "database.hostname": server.hostname,
@@ -86,9 +88,7 @@ def start(connect: str, mode: str, server: urllib.parse.SplitResult, brokers: st
         "skipped.operations": "none",
         **MODES[mode][0],
     }
-    body = json.dumps({"name": mode, "config": config}).encode()
-    request = urllib.request.Request(f"{connect}/connectors", body, {"Content-Type": "application/json"})  # noqa: S310
-    urllib.request.urlopen(request, timeout=60).close()  # noqa: S310 - our own server
+    connect.put(mode, config)
 
 
 def wait_until_quiet(brokers: str) -> None:
