@@ -2,10 +2,15 @@
 #   make demo    a small shop lands in a local lake, through a crash         make test   every test but the long ones
 #   make check   format, lint, types, fast tests                            make soak   the long crash, load and race runs
 #   make bench   speed, as ratios                                           make clean  remove everything made here
+#   make test-newest, make test-lowest   the fast tests on the newest Python that is installed here, and with the lowest
+#                                        versions that pyproject.toml allows
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
 PYTEST := .venv/bin/python -m pytest
+# Tests wait for servers and processes, too: one worker more than two cores can keep busy.
+WORKERS ?= 3
+FAST := -n 2 --dist worksteal -m "not spark and not servers and not soak" -q
 
 # Bytecode saves seconds at every start of a process, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,24 +23,41 @@ export UV_NO_PROGRESS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The JVMs of tests live for seconds or minutes: with its first compiler alone Java needs half the time.
-test check soak: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test check soak test-newest test-lowest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
-.PHONY: demo test check lint bench soak clean java servers
+# Two more environments are links into uv's cache, not 700 MB each.
+test-newest test-lowest: export UV_LINK_MODE := hardlink
+
+.PHONY: demo test test-newest test-lowest check lint bench soak clean java servers
 .DELETE_ON_ERROR:
 
 demo: java .venv/installed
 	@.venv/bin/headwater demo
 
 test: java .venv/installed servers
-	$(PYTEST) -n 2 --dist worksteal -m "not soak" -q
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not soak" -q
 
 lint: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
+	.venv/bin/python tools/lint_words.py
 	.venv/bin/mypy
 
 check: lint
-	$(PYTEST) -n 2 --dist worksteal -m "not spark and not servers and not soak" -q
+	$(PYTEST) $(FAST)
+
+test-newest: .venv/installed
+	@newest=$$(.ci/newest-python); \
+	if [ -z "$$newest" ]; then echo "test-newest: skipped, there is no Python newer than 3.11 here"; exit; fi; \
+	"$$newest" --version; \
+	UV_PROJECT_ENVIRONMENT=.venv-newest .venv/bin/python -m uv sync --quiet --frozen --python "$$newest" && \
+	.venv-newest/bin/python -m pytest $(FAST)
+
+# Not `uv sync`, which would write the lowest versions into uv.lock.
+test-lowest: .venv/installed
+	@.venv/bin/python -m uv venv --quiet --clear --python .venv/bin/python .venv-lowest
+	@.venv/bin/python -m uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable . --group dev
+	.venv-lowest/bin/python -m pytest $(FAST)
 
 soak: java .venv/installed servers
 	$(PYTEST) -m soak -q
@@ -45,7 +67,7 @@ bench: java .venv/installed
 	@for each in $$(grep -l __main__ bench/*.py); do echo "== $$each"; .venv/bin/python "$$each" || exit 1; done
 
 clean:
-	rm -rf .venv build dist headwater-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
+	rm -rf .venv .venv-newest .venv-lowest build dist headwater-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence before anything else when there is no Java that Spark can use.
@@ -60,7 +82,7 @@ java:
 
 # The S3 server of the tests takes minutes to build, once for this user; without Go they use another one.
 servers: .venv/installed
-	@.venv/bin/python -m headwater.services.versitygw
+	@.venv/bin/python -m headwater.services.stack.s3
 
 # Made again only when the dependencies change.
 .venv/installed: pyproject.toml uv.lock

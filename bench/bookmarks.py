@@ -20,14 +20,13 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.config.objects_source import ObjectsSource
-from headwater.model.ledger import Ledger
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.bookmarks import Ledger
 from headwater.model.marks import ObjectsMark
 from headwater.model.secret import Secret
-from headwater.progress.opening import open_store
-from headwater.sources.objects.comparing import differences
-from headwater.sources.objects.slabs import LISTING
-from headwater.sources.objects.staging import Pass, stage
+from headwater.progress.open import open_store
+from headwater.sources.objects.listing_diff import LISTING, diff_listing
+from headwater.sources.objects.staging import StagingRun, stage
 
 PAGE, CHANGED = 1_000, 1_000
 
@@ -39,8 +38,8 @@ def main(objects: int, kinds: list[str]) -> None:
             store = open_store([Secret(address(kind, stack))], folder)
             ledger, lease = store.ledger("bench"), store.acquire("bench", "bench", 36_000)
             began = time.monotonic()
-            settings = ObjectsSource(url="s3://bench/", max_objects=1_000_000)
-            stage(differences(listing(objects), ledger), Pass(ledger, lease, "first"), ObjectsMark(0), settings)
+            settings = ObjectsSourceSettings(url="s3://bench/", max_objects=1_000_000)
+            stage(diff_listing(listing(objects), ledger), StagingRun(ledger, lease, "first"), ObjectsMark(0), settings)
             print(f"{kind}: first look, {objects:,} bookmarks written in {time.monotonic() - began:.0f} s", flush=True)
             if kind == "postgres":
                 settle(store.address)
@@ -49,7 +48,12 @@ def main(objects: int, kinds: list[str]) -> None:
             for round_number in range(1, 4):
                 alone = timed(lambda n=round_number: sum(page.num_rows for page in listing(objects, n)))
                 found = timed(partial(changed, objects, round_number, ledger))
-                stage(differences(listing(objects, round_number), ledger), Pass(ledger, lease, "next"), mark, settings)
+                stage(
+                    diff_listing(listing(objects, round_number), ledger),
+                    StagingRun(ledger, lease, "next"),
+                    mark,
+                    settings,
+                )
                 mark = ObjectsMark(ledger.newest())
                 best = [min(best[0], alone[0]), min(best[1], found[0])]
                 print(
@@ -64,7 +68,7 @@ def main(objects: int, kinds: list[str]) -> None:
 def address(kind: str, stack: ExitStack) -> str:
     if kind == "sqlite":
         return "sqlite:///progress.db"
-    from headwater.services.postgres_server import running_postgres
+    from headwater.services.stack.postgres import running_postgres
 
     return stack.enter_context(running_postgres()).url()
 
@@ -90,7 +94,7 @@ def listing(objects: int, round_number: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def changed(objects: int, round_number: int, ledger: Ledger) -> int:
-    return sum(found.changed.num_rows for found in differences(listing(objects, round_number), ledger))
+    return sum(found.changed.num_rows for found in diff_listing(listing(objects, round_number), ledger))
 
 
 def timed(work) -> tuple[float, int]:

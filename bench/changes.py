@@ -27,12 +27,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import headwater as hw
 from headwater.config.pipeline import PipelineSettings
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
-from headwater.config.sinks import IcebergSink as IcebergSettings
-from headwater.model.changes import change_fields
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import running
+from headwater.config.sinks.iceberg import IcebergSinkSettings
+from headwater.model.rows import Changes, Rows, change_fields
+from headwater.services.stack.kafka import Kafka
+from headwater.services.stack.service import running
 from headwater.sinks.iceberg.sink import IcebergSink
-from headwater.sources.split_rows import ArrowChangeRows
 from headwater.testing.memory_rows import attempt_at, window_up_to
 
 PARTITIONS = 3
@@ -137,11 +136,11 @@ class Case:
     def base(self) -> str:
         """The table as a snapshot leaves it."""
         name = f"lake.bench.customer_{uuid.uuid4().hex[:8]}"
-        sink = IcebergSink(IcebergSettings(table=name, mode="merge"), "2:iceberg")
+        sink = IcebergSink(IcebergSinkSettings(table=name, mode="merge"), "2:iceberg")
         size = 500_000
         splits = tuple(Snapshot(begin, min(begin + size, self.rows)) for begin in range(0, self.rows, size))
         names = tuple(COLUMNS.names)
-        rows = ArrowChangeRows("customer", SCHEMA, ("custkey",), ("_position",), splits, table_columns=names)
+        rows = Rows("customer", SCHEMA, ("custkey",), ("_position",), splits, changes=Changes(tuple(names)))
         sink.land(attempt_at(window_up_to(1), pipeline=name, spark=self.project.session), rows)
         return name
 
@@ -149,7 +148,7 @@ class Case:
         name = f"bench_{uuid.uuid4().hex[:8]}"
         log = f"lake.bench.{name}_changes"
         source = {"brokers": self.brokers, "topics": [topic], "format": "debezium", "schema": DDL, "max_rows": 10**9}
-        source["debezium"] = {"decimals": "text", "key": ["custkey"]}  # all is said: nobody looks before reading
+        source["debezium"] = {"decimals": "text", "key": ["custkey"]}  # all is declared: nothing is inferred
         sinks = [
             {"iceberg": {"table": log, "mode": "changes"}},
             {"iceberg": {"table": target, "mode": "merge", "upsert": way}},
@@ -190,7 +189,7 @@ class Snapshot:
     def rows(self) -> int:
         return self.end - self.begin
 
-    def read(self) -> Iterator[pa.RecordBatch]:
+    def read(self, on_reject=None) -> Iterator[pa.RecordBatch]:
         for begin in range(self.begin, self.end, 100_000):
             keys = np.arange(begin, min(begin + 100_000, self.end))
             count = len(keys)

@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orders_lake import OrdersRows, OrdersSplit, filled, lake, land, sink
+from orders_lake import OrdersSplit, filled, lake, land, orders_rows, sink
+
+from headwater.model.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,13 +55,13 @@ def measured(spark: SparkSession, table: str, rows: int, mode: str, keys: str) -
     return statistics.median(times[1:]), how
 
 
-def window(rows: int, number: int, keys: str) -> OrdersRows:
+def window(rows: int, number: int, keys: str) -> Rows:
     half = WINDOW // 2
     if keys == "recent":
         end = 2 * (rows + number * half)
-        return OrdersRows((OrdersSplit(end - 2 * half, 2, half, number + 1), OrdersSplit(end, 2, half, number + 1)))
+        return orders_rows((OrdersSplit(end - 2 * half, 2, half, number + 1), OrdersSplit(end, 2, half, number + 1)))
     step = 2 * rows // half
-    return OrdersRows((OrdersSplit(0, step, half, number + 1), OrdersSplit(2 * number + 1, step, half, number + 1)))
+    return orders_rows((OrdersSplit(0, step, half, number + 1), OrdersSplit(2 * number + 1, step, half, number + 1)))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import psycopg
 from full_load import make_table
 
 from headwater.api import Pipeline, Project
-from headwater.config.loading import load_project
-from headwater.services.postgres_server import running_postgres
+from headwater.config.load import load_project
+from headwater.services.stack.postgres import running_postgres
 
 ROUNDS = 5  # and one more to warm up
 SOURCES = {

@@ -18,8 +18,8 @@ import psutil
 import psycopg
 
 from headwater.api import Project
-from headwater.config.loading import load_project
-from headwater.services.postgres_server import running_postgres
+from headwater.config.load import load_project
+from headwater.services.stack.postgres import running_postgres
 
 COLUMNS = "id, customer, amount, updated_at, flag, note, payload"
 ROUNDS = 6  # and one more to warm up: the JVM compiles what it runs

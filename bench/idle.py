@@ -15,9 +15,9 @@ from pathlib import Path
 from full_load import make_table
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.cycle import run_cycle
-from headwater.services.postgres_server import running_postgres
+from headwater.services.stack.postgres import running_postgres
 
 
 def main(rows: int) -> None:
@@ -32,13 +32,13 @@ sinks: [{{files: {{path: ./files}}}}]
         with Project(load_project(folder), folder) as project:
             pipeline = project.pipelines([folder / "orders.yaml"])[0]
             print("first load:", pipeline.run_once().outcome)
-            parts = pipeline.parts()
+            opened = pipeline.open()
             polls = []
             for _ in range(50):
                 began = time.monotonic()
-                assert run_cycle(parts).outcome == "nothing new"
+                assert run_cycle(opened).outcome == "nothing new"
                 polls.append(time.monotonic() - began)
-            parts.close()
+            opened.close()
         print(
             f"idle poll over {rows:,} rows: median {statistics.median(polls) * 1000:.1f} ms, worst {max(polls) * 1000:.1f} ms (under 50)"
         )

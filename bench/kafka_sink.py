@@ -18,12 +18,12 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headwater.config.kafka_sink import KafkaSink as Settings
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import running
+from headwater.config.sinks.kafka import KafkaSinkSettings
+from headwater.services.stack.kafka import Kafka
+from headwater.services.stack.service import running
 from headwater.sinks.kafka import KafkaSink
 from headwater.sinks.kafka.messages import JsonValues
-from headwater.testing.memory_rows import MemoryRows, attempt_at, window_up_to
+from headwater.testing.memory_rows import attempt_at, memory_rows, window_up_to
 
 ROWS = 50_000  # of a window
 ROUNDS = 3
@@ -115,9 +115,9 @@ def bare(
 
 
 def headwater(brokers: str, topic: str, folder: Path, tables: Sequence[pa.Table], **settings: object) -> None:
-    sink = KafkaSink(Settings(**{"brokers": brokers, "topic": topic, **settings}), "1:kafka", folder)
+    sink = KafkaSink(KafkaSinkSettings(**{"brokers": brokers, "topic": topic, **settings}), "1:kafka", folder)
     for number, table in enumerate(tables):
-        landing = sink.land(attempt_at(window_up_to(number + 1)), MemoryRows("orders", (table,), key=("id",)))
+        landing = sink.land(attempt_at(window_up_to(number + 1)), memory_rows("orders", (table,), key=("id",)))
         assert landing.rows == ROWS
     sink.close()
 

@@ -23,13 +23,13 @@ import pyarrow as pa
 from pyarrow import fs
 
 from headwater.api import Project
-from headwater.config.loading import load_project
-from headwater.config.s3 import S3Settings
+from headwater.config.load import load_project
+from headwater.config.project import S3Settings
 from headwater.services.jars import JarSet, ensure_jars
-from headwater.services.s3_server import S3, client
-from headwater.services.service import running
-from headwater.sources.objects.s3_access import find_access
-from headwater.sources.objects.s3_reading import s3_store
+from headwater.services.stack.s3 import S3, client
+from headwater.services.stack.service import running
+from headwater.storage.s3.bucket import s3_store
+from headwater.storage.s3.credentials import find_access
 
 SCHEMA = "id bigint, at timestamp, customer string, amount double, tags array<string>, note string"
 SIZE = 10_000

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
-from headwater.config.sinks import IcebergSink as IcebergSettings
-from headwater.engine.session import start_session
-from headwater.model.cursor import CursorType
+from headwater.config.sinks.iceberg import IcebergSinkSettings
+from headwater.engine.spark_session import start_session
 from headwater.model.faults import NoFaults
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark
+from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
+from headwater.model.types import CursorType
 from headwater.model.window import Window
 from headwater.services.jars import ensure_jars
 from headwater.sinks.iceberg.sink import IcebergSink
@@ -54,7 +55,7 @@ class OrdersSplit:
     rows: int
     pos: int = 0
 
-    def read(self) -> Iterator[pa.RecordBatch]:
+    def read(self, on_reject=None) -> Iterator[pa.RecordBatch]:
         for first in range(0, self.rows, _BATCH):
             count = min(_BATCH, self.rows - first)
             yield made(self.start + self.step * np.arange(first, first + count, dtype=np.int64), self.pos)
@@ -78,19 +79,9 @@ def made(ids: np.ndarray, pos: int) -> pa.RecordBatch:
     )
 
 
-@dataclass(frozen=True)
-class OrdersRows:
+def orders_rows(splits: tuple[OrdersSplit, ...]) -> Rows:
     """The rows of a window."""
-
-    splits: tuple[OrdersSplit, ...]
-    stream: str = "orders"
-    schema: pa.Schema = SCHEMA
-    key: tuple[str, ...] = ("id",)
-    order: tuple[str, ...] = ("pos",)
-
-    def dataframe(self, spark: SparkSession):
-        batches = [batch for split in self.splits for batch in split.read()]
-        return spark.createDataFrame(pa.Table.from_batches(batches))
+    return Rows("orders", SCHEMA, ("id",), ("pos",), splits)
 
 
 @contextmanager
@@ -107,10 +98,10 @@ def lake(folder: Path) -> Iterator[SparkSession]:
 
 
 def sink(table: str, mode: str) -> IcebergSink:
-    return IcebergSink(IcebergSettings(table=table, mode=mode), "1:iceberg")
+    return IcebergSink(IcebergSinkSettings(table=table, mode=mode), "1:iceberg")
 
 
-def land(spark: SparkSession, target: IcebergSink, rows: OrdersRows) -> Landing:
+def land(spark: SparkSession, target: IcebergSink, rows: Rows) -> Landing:
     number = next(_WINDOWS)
     mark = ColumnMark("pos", CursorType.INTEGER, number)
     attempt = Attempt(
@@ -130,4 +121,4 @@ def filled(spark: SparkSession, table: str, rows: int, splits: int = 4) -> None:
     """A new table with even ids from 0 on, so that there is room between them."""
     size = -(-rows // splits)
     parts = tuple(OrdersSplit(2 * first, 2, min(size, rows - first)) for first in range(0, rows, size))
-    land(spark, sink(table, "append"), OrdersRows(parts))
+    land(spark, sink(table, "append"), orders_rows(parts))

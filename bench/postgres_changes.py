@@ -23,11 +23,12 @@ import psycopg
 from captured_orders import change_orders, digest, make_orders
 
 from headwater.api import Pipeline, Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.model.lsn_mark import LsnMark
 from headwater.model.progress import Lease
-from headwater.services.postgres_server import running_postgres
-from headwater.sources.opening import open_source
+from headwater.model.source import Claim
+from headwater.services.stack.postgres import running_postgres
+from headwater.sources.open import open_source
 
 SINKS = {
     "merge": "[iceberg: {table: 'lake.bench.{stream}_KIND', mode: merge}]",
@@ -145,10 +146,10 @@ def quiet(pipeline: Pipeline) -> None:
     """A poll that finds nothing, in a running engine."""
     source = open_source(pipeline.settings.source, pipeline.folder, 2)
     mark, taken = pipeline.progress().mark, []
-    source.stage(mark, LEASE, "quiet")  # the first one connects
+    source.plan(mark, claim=Claim(LEASE, "quiet"))  # the first one connects
     for _ in range(50):
         began = time.monotonic()
-        plan = source.stage(mark, LEASE, "quiet")
+        plan = source.plan(mark, claim=Claim(LEASE, "quiet"))
         assert plan.window is None, plan
         taken.append(time.monotonic() - began)
     source.close()

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from orders_lake import OrdersRows, OrdersSplit, filled, lake, land, sink
+from orders_lake import OrdersSplit, filled, lake, land, orders_rows, sink
+
+from headwater.model.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,11 +58,11 @@ def compare(spark: SparkSession, work: Path, rows: int, batch: int) -> None:
     )
 
 
-def batch_rows(rows: int, batch: int, number: int) -> OrdersRows:
+def batch_rows(rows: int, batch: int, number: int) -> Rows:
     step = 2 * rows // (batch // 2)
     updated = OrdersSplit(2 * (number % (step // 2)), step, batch // 2, number + 1)
     new = OrdersSplit(2 * (number % (step // 2)) + 1, step, batch // 2, number + 1)
-    return OrdersRows((updated, new))
+    return orders_rows((updated, new))
 
 
 def merge(spark: SparkSession, table: str, stage: Path) -> None:

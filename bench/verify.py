@@ -18,8 +18,8 @@ import psycopg
 import pyarrow.parquet as pq
 
 from headwater.api import Pipeline, Project
-from headwater.config.loading import load_project
-from headwater.services.postgres_server import running_postgres
+from headwater.config.load import load_project
+from headwater.services.stack.postgres import running_postgres
 
 ROUNDS = 3
 

@@ -12,8 +12,10 @@ import psycopg
 import pytest
 
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
-from headwater.engine.session import start_session
+from headwater.engine.spark_session import start_session
 from headwater.services.jars import ensure_jars
+from tests.encrypted import certificate, url
+from tests.moto import moto, moto_bucket
 from tests.stack import (
     bucket,
     connect,
@@ -29,14 +31,18 @@ from tests.stack import (
 # Found here by pytest.
 __all__ = [
     "bucket",
+    "certificate",
     "connect",
     "kafka",
+    "moto",
+    "moto_bucket",
     "postgres_url",
     "pytest_collection_modifyitems",
     "pytest_sessionfinish",
     "pytest_sessionstart",
     "s3",
     "stack",
+    "url",
 ]
 
 if TYPE_CHECKING:

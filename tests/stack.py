@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs
 
-from headwater.services.child_process import ChildProcess
-from headwater.services.postgres_server import THROW_AWAY, Postgres
-from headwater.services.s3_server import S3, client
-from headwater.services.stack import RECIPES, Stack
+from headwater.services.stack.postgres import THROW_AWAY, Postgres
+from headwater.services.stack.s3 import S3, client
+from headwater.services.stack.service import ChildProcess
+from headwater.services.stack.stack import RECIPES, Stack
 
 _FOLDER, _OWNER = "stack", "owner.json"
 _MANY_SLOTS = {"max_replication_slots": "60", "max_wal_senders": "60"}  # every worker's tests may hold several

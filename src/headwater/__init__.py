@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.api import Pipeline, Project, open_source, open_store, run_forever, run_once, window
-    from headwater.progress.bookmarks import Bookmark, Bookmarks
+    from headwater.progress.bookmark_file import Bookmark, Bookmarks
 
 __all__ = [
     "Bookmark",
@@ -23,8 +23,8 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Bookmark": "headwater.progress.bookmarks",
-    "Bookmarks": "headwater.progress.bookmarks",
+    "Bookmark": "headwater.progress.bookmark_file",
+    "Bookmarks": "headwater.progress.bookmark_file",
     "Pipeline": "headwater.api",
     "Project": "headwater.api",
     "open_source": "headwater.api",

@@ -6,7 +6,6 @@ hw.run_once("content.yaml")
 
 from __future__ import annotations
 
-import datetime as dt
 import getpass
 import os
 import socket
@@ -20,42 +19,42 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from pydantic import ValidationError
 
-from headwater.config.loading import load_pipelines, load_project
+from headwater.config.load import load_pipelines, load_project
 from headwater.config.pipeline import PipelineSettings, SourceSettings
 from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import run_cycle
-from headwater.engine.lease import HeldLease, held_lease
-from headwater.engine.log import Log, Silence
-from headwater.engine.parts import Parts, SinksOnUse
-from headwater.engine.rejects import Rejects
-from headwater.engine.result import CycleResult
+from headwater.engine.journal import Journal, open_journal
+from headwater.engine.pipeline import LazySinks, OpenPipeline
+from headwater.engine.python_window import PythonWindow, python_window
+from headwater.engine.rejects.collector import Rejects
+from headwater.engine.result import CycleResult, Log, NullLog
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
-from headwater.engine.session import SessionHolder
-from headwater.engine.window_block import WindowBlock, window_block
+from headwater.engine.spark_session import SessionHolder
+from headwater.model.bookmarks import BookmarkAdmin, HasLedger, no_ledger
 from headwater.model.errors import InputError, SettingsError
 from headwater.model.faults import Faults, faults_from
-from headwater.model.ledger import KeepsLedgers, LedgerForPeople, no_ledger
+from headwater.model.lake import LakeSink
 from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.secret import Secret
 from headwater.model.sink import Sink
-from headwater.model.source import Lag, MeasuresLag, Plan, Separates, Source
+from headwater.model.source import Lag, MeasuresLag, Plan, Source
 from headwater.model.store import Store
-from headwater.progress import opening as progress_opening
+from headwater.progress import open as progress_opening
 from headwater.services.jars import ensure_jars
-from headwater.sources import opening as source_opening
-from headwater.sources.opening import Surroundings
+from headwater.sources import open as source_opening
+from headwater.sources.open import SourceContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.engine.bookmark_desk import BookmarkDesk
+    from headwater.engine.bookmarks import PipelineBookmarks
     from headwater.engine.labels import WrittenLabel
     from headwater.engine.rebuild import Rebuilt
-    from headwater.engine.reject_shelf import KeptReject
+    from headwater.engine.rejects.table import StoredReject
     from headwater.engine.replay import Replayed
     from headwater.engine.verify.report import Verified
-    from headwater.engine.verify.verifying import VerifyOrder
+    from headwater.engine.verify.verify import VerifyRequest
 
 
 def whoami() -> str:
@@ -82,7 +81,7 @@ class Project:
         faults: Faults | None = None,
     ) -> None:
         self.settings, self.folder = settings, folder
-        self.log = log or Silence()
+        self.log = log or NullLog()
         self.out = out or sys.stdout
         self.faults = faults or faults_from(os.environ)
         self.session = SessionHolder(settings, folder, lambda: ensure_jars(say), given=spark)
@@ -113,7 +112,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class MergeExplanation:
     """How rows would come into a table."""
 
     sink: str
@@ -131,37 +130,26 @@ class Pipeline:
 
     def run_once(self) -> CycleResult:
         """One cycle. A failure is a result, not an exception."""
-        parts = self.parts()
-        try:
-            return run_cycle(parts)
-        finally:
-            parts.close()
+        with self.opened() as pipeline:
+            return run_cycle(pipeline)
 
     def plan(self) -> Plan:
         """What the next cycle would read. Changes nothing, needs no lease."""
         progress = self.progress()
         with self._source() as source:
-            waiting = frozenset(one.stream for one in progress.waiting if one.window)
-            if waiting and isinstance(source, Separates):
-                return source.plan_without(progress.mark, waiting)
-            return source.plan(progress.mark)
+            paused = frozenset(stream.stream for stream in progress.paused if stream.window)
+            return source.plan(progress.mark, skip=paused)
 
-    def foresee(self, planned: Plan) -> Sequence[Foreseen]:
+    def explain_merge(self, planned: Plan) -> Sequence[MergeExplanation]:
         """How the streams of a plan would come into tables where there is a choice. Starts a session."""
-        from headwater.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - needs Arrow
-
-        parts = self.parts()
-        try:
-            made = [
-                Foreseen(sink.label, str(sink.table_of(one.stream)), found.kind, found.why)
-                for sink in parts.sinks()
-                if isinstance(sink, IcebergSink)
+        with self.opened() as pipeline:
+            return [
+                MergeExplanation(sink.label, sink.table_name(one.stream), found.strategy, found.why)
+                for sink in pipeline.sinks()
+                if isinstance(sink, LakeSink)
                 for one in planned.streams
-                if (found := sink.foresee(parts.spark(), one.stream, one.rows))
+                if (found := sink.explain_merge(pipeline.spark(), one.stream, one.rows))
             ]
-        finally:
-            parts.close()
-        return made
 
     def progress(self) -> Progress:
         return self.project.store.load(self.name)
@@ -182,7 +170,7 @@ class Pipeline:
         who: str | None = None,
         rebuild: Callable[[Sequence[Rebuilt]], bool] | None = None,
     ) -> Progress:
-        """Move the mark to where the operator says, back or forth, on record (G3). Waits for nobody: raises LeaseHeld.
+        """Move the mark to where the operator says, back or forth, on record (G3). Does not wait: raises LeaseHeld.
 
         With `rebuild` the tables that are made of changes are made anew from their log, up to that mark (None: the
         present one); it is shown the differences and says whether they are published. Only then the mark moves.
@@ -191,109 +179,99 @@ class Pipeline:
             raise InputError(
                 f"{self.name}: a rewind needs a reason", hint="say why: --why 'restored the table from backup'"
             )
-        store, who = self.project.store, who or whoami()
-        with self._source() as source, held_lease(store, self.name, who, self._lease_seconds) as lease:
-            progress = store.load(self.name)
-            target = progress.mark if to is None else source.position(to, progress.mark)
-            if rebuild is not None and not self._rebuilt(lease, target, rebuild):
-                return progress
-            entry = HistoryEntry(
-                kind="rewound",
-                run="",
-                at=dt.datetime.now(dt.UTC),
-                who=who,
-                epoch=lease.lease.epoch,
-                start=str(progress.mark or "the beginning"),
-                end=str(target or "the beginning"),
-                why=why,
-            )
-            return store.swap(lease.lease, progress, progress.rewound(target), entry)
+        with (
+            self._source() as source,
+            open_journal(self.project.store, self.name, who or whoami(), self._lease_seconds) as journal,
+        ):
+            target = journal.mark if to is None else source.position(to, journal.mark)
+            if rebuild is None or self._rebuilt(journal, target, rebuild):
+                journal.rewind(target, why)
+            return journal.progress
 
-    def _rebuilt(self, lease: HeldLease, mark: Mark | None, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
-        from headwater.engine.rebuild import rebuild  # noqa: PLC0415 - a cycle needs none of it
+    def _rebuilt(self, journal: Journal, mark: Mark | None, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
+        from headwater.engine.rebuild import rebuild
 
         if mark is None:
-            raise InputError(f"{self.name}: before the beginning there is no table", hint="write --to POSITION")
-        parts = self.parts()
-        try:
-            return rebuild(parts, lease, mark, agreed)
-        finally:
-            parts.close()
+            raise InputError(f"{self.name}: cannot rebuild to before the first window", hint="pass --to POSITION")
+        with self.opened() as pipeline:
+            return rebuild(pipeline, journal, mark, agreed)
 
     def label(self, text: str) -> WrittenLabel:
         """Name this moment in the source's log: when it has landed every table has a tag. Starts a session."""
-        from headwater.engine.labels import write_label  # noqa: PLC0415 - only whoever labels pays for it
+        from headwater.engine.labels import write_label
 
-        parts = self.parts()
-        try:
-            return write_label(parts, self.progress().mark, text)
-        finally:
-            parts.close()
+        with self.opened() as pipeline:
+            return write_label(pipeline, self.progress().mark, text)
 
-    def ledger(self) -> LedgerForPeople:
+    def ledger(self) -> BookmarkAdmin:
         """The bookmarks of a source of objects."""
         return _ledger(self.project.store, self.name)
 
     @contextmanager
-    def bookmarks(self) -> Iterator[BookmarkDesk]:
+    def bookmarks(self) -> Iterator[PipelineBookmarks]:
         """What is remembered of each object, to look at and to change."""
-        from headwater.engine.bookmark_desk import BookmarkDesk  # noqa: PLC0415 - a cycle needs none of it
-        from headwater.sources.objects.source import WatchedObjects  # noqa: PLC0415
+        from headwater.engine.bookmarks import PipelineBookmarks
+        from headwater.sources.objects.source import ObjectsSource
 
         with self._source() as source:
-            if not isinstance(source, WatchedObjects):
+            if not isinstance(source, ObjectsSource):
                 raise InputError(
                     f"{self.name}: only a source of objects has bookmarks",
                     hint=f"its mark says how far it is read: headwater marks {self.name}",
                 )
-            yield BookmarkDesk(self.name, source, self.ledger(), self.project.store, whoami())
+            yield PipelineBookmarks(
+                self.name, source, self.ledger(), self.project.store, owner=whoami(), lease_seconds=self._lease_seconds
+            )
 
-    def rejects(self) -> Sequence[KeptReject]:
-        """The rows that were set aside and have not landed since, oldest first."""
-        from headwater.engine.reject_shelf import kept_rejects  # noqa: PLC0415 - needs Spark
+    def rejects(self) -> Sequence[StoredReject]:
+        """The rejects that have not landed since, oldest first."""
+        from headwater.engine.rejects.table import stored_rejects
 
-        return kept_rejects(self.project.session.for_pipeline(self.name), self.settings.rejects_table, self.name)
+        return stored_rejects(self.project.session.for_pipeline(self.name), self._reject_sink(), self.name)
 
-    def replay(self, rejects: Sequence[KeptReject]) -> Replayed:
+    def replay(self, rejects: Sequence[StoredReject]) -> Replayed:
         """Try rejects again under today's settings; what lands is taken from their table."""
-        from headwater.engine.replay import replay  # noqa: PLC0415 - needs Spark
+        from headwater.engine.replay import replay
 
-        parts = self.parts()
-        try:
-            return replay(parts, rejects)
-        finally:
-            parts.close()
+        with self.opened() as pipeline:
+            return replay(pipeline, rejects)
 
-    def verify(self, order: VerifyOrder | None = None, *, repair: Callable[[Verified], bool] | None = None) -> Verified:
-        """Compare the pipeline's tables with its source, row for row, while both go on.
+    def verify(
+        self, order: VerifyRequest | None = None, *, repair: Callable[[Verified], bool] | None = None
+    ) -> Verified:
+        """Compare the pipeline's tables with its source, row for row, while both keep changing.
 
         `repair` is shown what differs and says whether it is read again and landed.
         """
-        from headwater.engine.verify.verifying import VerifyOrder, verify  # noqa: PLC0415 - a cycle needs none of it
+        from headwater.engine.verify.verify import VerifyRequest, verify
 
-        parts = self.parts()
-        try:
-            with self._source() as source:
-                return verify(parts, source, order or VerifyOrder(), repair)
-        finally:
-            parts.close()
+        with self.opened() as pipeline, self._source() as source:
+            return verify(pipeline, source, order or VerifyRequest(), repair)
 
     def scheduled(self) -> ScheduledPipeline:
-        return ScheduledPipeline(self.parts(), self.settings.every, self.settings.jitter)
+        return ScheduledPipeline(self.open(), self.settings.every, self.settings.jitter)
 
-    def parts(self) -> Parts:
-        """What a cycle works with; whoever takes them closes the source and the sinks."""
+    @contextmanager
+    def opened(self) -> Iterator[OpenPipeline]:
+        pipeline = self.open()
+        try:
+            yield pipeline
+        finally:
+            pipeline.close()
+
+    def open(self) -> OpenPipeline:
+        """The opened pipeline that a cycle works with; the caller closes it."""
         project = self.project
 
         def spark() -> SparkSession:
             return project.session.for_pipeline(self.name)
 
-        return Parts(
+        return OpenPipeline(
             name=self.name,
             source=self._open_source(),
             transform=self.settings.transform,
-            sinks=SinksOnUse(self._sinks),
-            rejects=Rejects(self.settings.rejects_table, self.settings.max_rejects, spark),
+            sinks=LazySinks(self._sinks),
+            rejects=Rejects(self._reject_sink, self.settings.max_rejects, spark),
             store=project.store,
             spark=spark,
             folder=self.folder,
@@ -308,16 +286,21 @@ class Pipeline:
         return self.settings.lease.total_seconds()
 
     def _sinks(self) -> Sequence[Sink]:
-        from headwater.sinks.opening import open_sink  # noqa: PLC0415 - an idle poll does not land
+        from headwater.sinks.open import SinkContext, open_sink
 
+        context = SinkContext(self.folder, self.project.out, self.project.settings.s3)
         return [
-            open_sink(settings, position, self.folder, self.project.out, self.project.settings.s3)
-            for position, settings in enumerate(self.settings.sinks, start=1)
+            open_sink(settings, position, context) for position, settings in enumerate(self.settings.sinks, start=1)
         ]
+
+    def _reject_sink(self) -> LakeSink:
+        from headwater.sinks.open import open_reject_sink
+
+        return open_reject_sink(self.settings.rejects_table)
 
     def _open_source(self) -> Source:
         session = self.project.session
-        around = Surroundings(
+        around = SourceContext(
             spark=lambda: session.for_pipeline(self.name), ledger=self.ledger, s3=self.project.settings.s3
         )
         return source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1, around)
@@ -368,15 +351,15 @@ def open_source(
         # The values stay out: an address may hold a password (G11).
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
         raise SettingsError(f"the source's settings cannot be used: {'; '.join(wrong)}") from None
-    around = Surroundings(
+    around = SourceContext(
         spark=None if spark is None else lambda: spark,
         ledger=None if store is None else lambda: _ledger(store, name),
     )
     return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1, around)
 
 
-def _ledger(store: Store, name: str) -> LedgerForPeople:
-    if not isinstance(store, KeepsLedgers):
+def _ledger(store: Store, name: str) -> BookmarkAdmin:
+    if not isinstance(store, HasLedger):
         raise no_ledger(store.address)
     return store.ledger(name)
 
@@ -392,7 +375,7 @@ def run_forever(pipelines: Sequence[Pipeline], stop: threading.Event, report: Re
 
 
 @contextmanager
-def window(source: Source, store: Store, *, name: str) -> Iterator[WindowBlock]:
+def window(source: Source, store: Store, *, name: str) -> Iterator[PythonWindow]:
     """Your Spark code, our mark: kept only if the block succeeds."""
-    with window_block(source, store, name=name, owner=whoami()) as block:
+    with python_window(source, store, name=name, owner=whoami()) as block:
         yield block

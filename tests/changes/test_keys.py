@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.changes.keys import NOWHERE, KeyNumbers
+from headwater.changes.positions import NOWHERE, KeyNumbers
 
 KEYS = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["", "a", "b", "é"])), max_size=30)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.changes.positions import Positions, joined
+from headwater.changes.positions import Positions, concat_positions
 
 NUMBERS = st.lists(st.integers(0, 10**38 - 1) | st.sampled_from([2**63, 2**64, 2**64 - 1, 2**64 + 1]), min_size=1)
 
@@ -26,6 +26,6 @@ def test_they_compare_as_the_numbers_that_they_are(numbers: list[int], chance):
     assert (mine.least(), mine.greatest()) == (min(numbers), max(numbers))
     assert [mine.at(n) for n in range(len(mine))] == numbers
     assert [int(value) for value in mine.to_arrow().to_pylist()] == numbers
-    both = joined([mine, Positions.same(numbers[0], 2)])
+    both = concat_positions([mine, Positions.same(numbers[0], 2)])
     assert [both.at(n) for n in range(len(both))] == [*numbers, numbers[0], numbers[0]]
     assert [mine[1:].at(n) for n in range(len(mine) - 1)] == numbers[1:]

@@ -15,7 +15,7 @@ from headwater.services.connect.client import ConnectClient
 from tests.cli.conftest import Headwater, Ran
 from tests.conftest import wait_until
 from tests.services.connect.gate import gate
-from tests.services.test_connect_server import drop_slot
+from tests.services.stack.test_connect import drop_slot
 from tests.stack import KafkaForTests
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
@@ -130,7 +130,7 @@ def test_variables_come_from_a_file_where_the_environment_has_none(
     changed = hw("apply", file, "--env", "other.env", "--wait", "0s")
     assert "  a.word: **** → ${WORD}" in changed.out
     missing = hw("validate", file, "--env", "none.env")
-    assert (missing.code, "none.env cannot be read: No such file" in missing.err) == (2, True)
+    assert (missing.code, "cannot read none.env: No such file" in missing.err) == (2, True)
 
 
 @pytest.mark.parametrize("kind", ["confluent", "aiven"])
@@ -212,10 +212,8 @@ def test_offsets_are_shown_of_sources_and_sinks(hw: Headwater, name: str, tmp_pa
     def shown() -> str:
         return hw("status", f"{name}-in").out + hw("status", f"{name}-out").out
 
-    wait_until(lambda: f"{name}-out has come to {name} 0: 2" in shown(), 60)
-    wait_until(
-        lambda: f'{name}-in has come to {{"filename": "{tmp_path}/lines.txt"}}: {{"position": 8}}' in shown(), 60
-    )
+    wait_until(lambda: f"{name}-out is at {name} 0: 2" in shown(), 60)
+    wait_until(lambda: f'{name}-in is at {{"filename": "{tmp_path}/lines.txt"}}: {{"position": 8}}' in shown(), 60)
     everyone = hw("status", "--json").json["connectors"]
     assert [each["offsets"] for each in everyone if each["name"] == f"{name}-out"] == [
         [{"partition": {"kafka_partition": 0, "kafka_topic": name}, "offset": {"kafka_offset": 2}}]
@@ -230,7 +228,7 @@ def test_pause_resume_stop_and_delete_do_what_they_say(hw: Headwater, name: str,
     assert hw("stop", name).out == f"{name}: STOPPED, no tasks\n"
     assert hw("resume", name, "--json").json["connector"]["state"] == "RUNNING"
     refused = hw("delete", name)
-    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    assert (refused.code, "pass --yes" in refused.err) == (2, True)
     assert f"deletes the connector {name} (FileStreamSource)" in refused.err
     assert name in ConnectClient(connect).names()
     assert hw("delete", name, "--yes").out == f"{name}: deleted\n"
@@ -252,7 +250,7 @@ def test_a_task_that_is_not_there_and_a_wait_that_is_none_are_told(hw: Headwater
     file = write(tmp_path, source(name, tmp_path))
     hw("apply", file)
     done = hw("restart", name, "--task", 3)
-    assert (done.code, f"{name} has no task 3\n  → it has 0" in done.err) == (2, True)
+    assert (done.code, f"{name} has no task 3\n  → its tasks: 0" in done.err) == (2, True)
     for command in (["apply", file], ["restart", name], ["stop", name]):
         refused = hw(*command, "--wait", "soon")
         assert (refused.code, "--wait soon: not a duration" in refused.err) == (2, True)
@@ -310,7 +308,8 @@ def test_a_worker_without_connectors_says_how_to_make_one(headwater: Headwater):
         assert headwater("connect", "status", "--url", url).out == "no connectors\n  → headwater connect apply FILE\n"
     with gate("http://127.0.0.1:1", (404, b'{"message":"not found"}'), (200, b"[]")) as (url, _):
         assert (
-            "it has none; headwater connect apply FILE makes one" in headwater("connect", "stop", "x", "--url", url).err
+            "it has none; headwater connect apply FILE creates one"
+            in headwater("connect", "stop", "x", "--url", url).err
         )
 
 
@@ -361,7 +360,7 @@ def test_the_postgres_template_brings_every_change_to_kafka(
     assert (after["price"], after["span"]) == ("BOI=", "P0Y1M2DT0H0M0S")
     assert "odd" in after, "a column of a type that Debezium does not know is there all the same"
     status = hw("status", name)
-    assert f'{name} has come to {{"server": "{name}"}}: ' in status.out
+    assert f'{name} is at {{"server": "{name}"}}: ' in status.out
     everything = [hw("status", name, "--json", "--trace"), status, missing, done]
     assert not [ran for ran in everything if "streng-geheim" in ran.out + ran.err]
 
@@ -379,7 +378,7 @@ def test_a_changed_password_is_shown_by_the_name_of_its_variable(
         "  database.password: **** → ${POSTGRESQL_PASSWORD}",
     ]
     refused = hw("delete", name)
-    assert f"the slot '{name}' stays as well" in refused.err
+    assert f"the slot '{name}' stays too" in refused.err
     assert f"SELECT pg_drop_replication_slot('{name}')" in refused.err
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.cli.completion import complete_names
+from headwater.cli.command import complete_names
 from tests.cli.conftest import ORDERS, Headwater, Shop
 
 
@@ -64,7 +64,7 @@ def test_jars_are_shown_and_missing_ones_exit_3(
     assert "missing" in done.out
     assert "headwater jars fetch" in done.err
     refused = headwater("jars", "remove")
-    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    assert (refused.code, "pass --yes" in refused.err) == (2, True)
     assert headwater("jars", "remove", "--yes").code == 0
 
 

@@ -13,11 +13,9 @@ import psycopg
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from headwater.services.postgres_server import running_postgres
-from headwater.sources.postgres.readiness.address import connected, only_address
-from headwater.sources.postgres.readiness.applying import apply
-from headwater.sources.postgres.readiness.login import Login
-from headwater.sources.postgres.readiness.preparation import Preparation, Statement
+from headwater.pg.address import Login, connected, only_address
+from headwater.services.postgres_setup.preparation import Preparation, Statement, apply
+from headwater.services.stack.postgres import running_postgres
 from tests.cli.conftest import Headwater
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show
@@ -115,7 +113,7 @@ def test_check_says_in_words_what_is_missing_and_how_to_mend_it(headwater: Headw
     assert "it has no primary key: once published, UPDATE and DELETE fail in your application" in shown.out
     assert '  ALTER TABLE "sales"."customers" REPLICA IDENTITY USING INDEX "customers_code";' in shown.out
     assert "changes do not hold the generated columns twice" in shown.out
-    assert shown.out.rstrip().endswith("not ready: 2 things missing")
+    assert shown.out.rstrip().endswith("not ready: 2 items missing")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_a_temporary_table_is_refused(headwater: Headwater, database, sales):
     sales.execute("CREATE TEMPORARY TABLE scratch (id int PRIMARY KEY)")
     ((schema,),) = sales.execute("SELECT pg_my_temp_schema()::regnamespace::text").fetchall()
     refused = headwater("postgres", "prepare", "--url", database, "--table", f"{schema}.scratch")
-    assert (refused.code, "is temporary, and in no log" in refused.err) == (2, True)
+    assert (refused.code, "is temporary, and not in the WAL" in refused.err) == (2, True)
 
 
 def test_prepare_prints_sql_that_can_be_piped_and_changes_nothing_itself(headwater: Headwater, database, sales, role):
@@ -274,7 +272,7 @@ def test_a_slot_is_made_once_and_checked(headwater: Headwater, database, sales):
     try:
         made = headwater("postgres", "prepare", *flags, "--apply", "--yes")
         assert (made.code, made.out) == (0, "done: 2 statements\n")
-        assert "keeps the log from now on" in made.err
+        assert "retains WAL from now on" in made.err
         assert headwater("postgres", "prepare", *flags, "--apply", "--yes").out.startswith("nothing to do")
         assert states(headwater("postgres", "check", *flags, "--json").json, f"slot {slot}") == ["ok"]
     finally:
@@ -291,7 +289,7 @@ def test_input_that_makes_no_sense_exits_2_and_a_server_that_is_away_3(headwater
     assert headwater("postgres", "prepare", "--url", database).code == 2
     asked = headwater("postgres", "prepare", "--url", database, "--table", "sales.orders", "--apply")
     assert asked.code == 2
-    assert "add --yes" in asked.err
+    assert "pass --yes" in asked.err
     assert sales.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)
     for identity in ("default", "nosuch=full", "sales.orders=nosuch"):
         flags = ("--table", "sales.orders", "--replica-identity", identity)
@@ -314,7 +312,7 @@ def test_a_table_in_use_is_not_waited_for_behind_which_the_application_would_wai
     with psycopg.connect(database) as writer:
         writer.execute("INSERT INTO sales.log VALUES (now(), 'a')")
         with pytest.raises(SourceUnreachable, match="lock timeout"), connected(address) as connection:
-            apply(connection, preparation, None, patience_seconds=0.2)
+            apply(connection, preparation, None, lock_timeout_seconds=0.2)
     with connected(address) as connection:
         apply(connection, preparation, None)
 
@@ -357,4 +355,4 @@ def test_a_slot_whose_log_is_gone_is_lost_and_told_so(headwater: Headwater):
         lost = headwater("postgres", "check", *flags)
         assert lost.code == 1
         assert lost.json["sql"] == ["SELECT pg_drop_replication_slot('s');"]
-        assert "no longer has the log that comes next" in lost.out
+        assert "has removed WAL that it still needs" in lost.out

@@ -10,14 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.model.lsn import lsn_number
-from headwater.model.lsn_mark import LsnMark, TableSeen
+from headwater.model.lsn_mark import LsnMark, TableState, lsn_number
 from headwater.model.secret import Secret
+from headwater.pg.connection import PostgresSession
 from headwater.progress.sqlite import SqliteProgress
-from headwater.sources.postgres.guard.acting import drop_slot
-from headwater.sources.postgres.guard.creating import create_slot
-from headwater.sources.postgres.guard.slot_state import look
-from headwater.sources.sql.postgres_session import PostgresSession
+from headwater.sources.postgres.guard.slot import create_slot, drop_slot
+from headwater.sources.postgres.guard.state import read_state
 from tests.cli.conftest import Headwater, Shop
 
 Standing = Callable[..., LsnMark]
@@ -45,10 +43,10 @@ sinks:
 def standing(database: str, slot: str, tmp_path: Path) -> Standing:
     """Makes the slot, and stores a mark at its place."""
 
-    def made(**tables: TableSeen) -> LsnMark:
+    def made(**tables: TableState) -> LsnMark:
         session = PostgresSession(Secret(database))
         lsn = create_slot(session, slot)
-        server = look(session, slot).server
+        server = read_state(session, slot).server
         session.close()
         mark = LsnMark(lsn, server.cluster, server.timeline, slot, tables=tables)
         store = SqliteProgress(tmp_path / "progress.db")
@@ -64,13 +62,13 @@ def standing(database: str, slot: str, tmp_path: Path) -> Standing:
 
 def test_a_healthy_slot_is_shown_and_exits_0(headwater: Headwater, standing: Standing, slot: str):
     mark = standing(
-        a=TableSeen(1, 5), b=TableSeen(2, 5, copied_to=7), c=TableSeen(3, 5, stale="a column came"),
-        d=TableSeen(4, 5, landed=6),
+        a=TableState(1, 5), b=TableState(2, 5, copied_to=7), c=TableState(3, 5, stale="a column came"),
+        d=TableState(4, 5, landed=6),
     )  # fmt: skip
     shown = headwater("postgres", "status", "shop.yaml")
     assert shown.code == 0, shown
     assert shown.out.startswith("shop: healthy\n")
-    assert f"slot                {slot}: reserved, is not read at this moment" in shown.out
+    assert f"slot                {slot}: reserved, has no reader now" in shown.out
     (data,) = headwater("postgres", "status", "--json").json["pipelines"]
     assert data["healthy"] is True
     assert data["slot"]["wal_status"] == "reserved"
@@ -84,7 +82,7 @@ def test_a_healthy_slot_is_shown_and_exits_0(headwater: Headwater, standing: Sta
 def test_before_the_first_run_there_is_nothing_to_complain_about(headwater: Headwater, slot: str):
     shown = headwater("postgres", "status")
     assert shown.code == 0
-    assert f"{slot}: is not there" in shown.out
+    assert f"{slot}: does not exist" in shown.out
 
 
 def test_a_slot_that_is_gone_needs_attention_and_says_the_command(
@@ -115,7 +113,7 @@ def test_a_server_that_does_not_answer_needs_attention(headwater: Headwater, tmp
 def test_pipelines_of_other_kinds_have_no_slot(headwater: Headwater, shop: Shop):
     shown = headwater("postgres", "status", shop.file)
     assert shown.code == 2
-    assert "source of kind postgres" in shown.err
+    assert "postgres source" in shown.err
     assert headwater("postgres", "status", "nobody").code == 2
 
 
@@ -132,5 +130,5 @@ def test_only_a_source_with_a_log_takes_labels(headwater: Headwater, shop: Shop,
 def test_a_label_that_nobody_would_find_is_not_written(headwater: Headwater):
     shown = headwater("label", "shop", "month-end")
     assert shown.code == 2
-    assert "let the pipeline run once before" in shown.err
+    assert "run it once first" in shown.err
     assert headwater("label", "shop", "month-end", "--timeout", "soon").code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import os
@@ -13,11 +14,12 @@ import time
 
 import pytest
 
-from headwater.cli.event_log import LineLog, event_line
-from headwater.cli.pace import Pace
-from headwater.cli.run import exit_code
+from headwater.cli.commands.run import bound_text, exit_code
+from headwater.cli.event_log import LineLog, Pace, event_line
 from headwater.engine.result import CycleResult
 from headwater.model.errors import RunError, SourceUnreachable
+from headwater.model.marks import ColumnMark, Mark, ObjectsMark, OffsetsMark, StreamsMark
+from headwater.model.types import CursorType
 from tests.cli.conftest import ORDERS, Headwater, Shop
 from tests.conftest import wait_until
 
@@ -28,7 +30,7 @@ def test_a_first_run_lands_everything_and_a_second_finds_nothing_new(headwater: 
     done = headwater("run", shop.file, "--once")
     assert done.code == 0
     assert '"item": "pear"' in done.out.replace('":"', '": "')
-    assert "orders: landed 2 rows after the beginning up to id = 2 in " in done.out
+    assert "orders: 2 rows landed in " in done.out
     assert "cycle begins" in done.err
     again = headwater("run", shop.file, "--once")
     assert (again.code, again.out) == (0, "orders: nothing new\n")
@@ -65,7 +67,7 @@ def test_marks_have_the_promised_shape(headwater: Headwater, shop: Shop) -> None
 
 
 def test_status_and_history_tell_what_happened(headwater: Headwater, shop: Shop) -> None:
-    assert "no pipeline has run yet" in headwater("status").out
+    assert "no pipelines in" in headwater("status").out
     headwater("run", shop.file, "--once")
     (line,) = headwater("status", "--json").json["pipelines"]
     assert (line["pipeline"], line["mark"]["value"], line["last"]["kind"]) == ("orders", 2, "landed")
@@ -100,11 +102,11 @@ def test_a_name_that_nobody_knows_suggests_the_closest(headwater: Headwater, sho
 def test_a_rewind_needs_a_yes_moves_the_mark_and_is_on_record(headwater: Headwater, shop: Shop) -> None:
     headwater("run", shop.file, "--once")
     refused = headwater("rewind", "orders", "--to", "1", "--why", "bad rows")
-    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    assert (refused.code, "pass --yes" in refused.err) == (2, True)
     assert headwater("marks", "orders", "--json").json["mark"]["value"] == 2
     done = headwater("rewind", "orders", "--to", "1", "--why", "bad rows", "--yes", "--json")
     assert (done.json["from"]["value"], done.json["mark"]["value"]) == (2, 1)
-    assert "the mark stands at id = 2 and goes to 1" in done.err
+    assert "the mark is id = 2 and moves to 1" in done.err
     newest = headwater("history", "orders", "--json").json["history"][0]
     assert (newest["kind"], newest["why"]) == ("rewound", "bad rows")
     assert newest["who"]
@@ -210,7 +212,7 @@ def test_a_second_signal_abandons_the_cycle_and_the_next_run_finishes_it(process
         running.kill()
         running.wait()
     assert running.returncode == 128 + signal.SIGTERM
-    assert "abandoned; the next run finishes what was begun" in talk
+    assert "abandoned; the next run finishes the window" in talk
     wait_until(lambda: process("run", shop.file, "--once").code == 0, seconds=60)  # the lease has to expire first
     assert process("marks", "orders", "--json").json["mark"]["value"] == 2
 
@@ -280,3 +282,24 @@ def test_a_pipe_gets_a_line_every_ten_seconds_while_rows_land() -> None:
         "landing rows=400 of=1000 rows_per_second=20 seconds_left=30",
         "landed rows=500",
     ]
+
+
+@pytest.mark.parametrize(
+    ("mark", "text"),
+    [
+        (ColumnMark("id", CursorType.INTEGER, 3), "id ≤ 3"),
+        (
+            ColumnMark("at", CursorType.TIMESTAMPTZ, dt.datetime(2026, 3, 2, 12, 20, tzinfo=dt.UTC)),
+            "at ≤ 2026-03-02 12:20:00Z",
+        ),
+        (
+            ColumnMark("at", CursorType.TIMESTAMP, dt.datetime(2026, 3, 2, 12, 20, 0, 5)),  # noqa: DTZ001 - without a zone on purpose
+            "at ≤ 2026-03-02 12:20:00.000005",
+        ),
+        (StreamsMark({"b": ColumnMark("n", CursorType.INTEGER, 1)}), "b: n ≤ 1"),
+        (ObjectsMark(2, 1), "generation 2, 1 object"),
+        (OffsetsMark({"orders": {0: 1, 1: 4}}), "orders 0: 1, 1: 4"),
+    ],
+)
+def test_a_result_says_how_far_the_window_goes(mark: Mark, text: str) -> None:
+    assert bound_text(mark) == text

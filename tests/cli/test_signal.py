@@ -12,9 +12,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from headwater.services.signals.table import create, signal_table
-from headwater.sources.postgres.readiness.address import connected, only_address
-from headwater.sources.postgres.readiness.login import Login
+from headwater.pg.address import Login, connected, only_address
+from headwater.services.signals.signal_table import create, signal_table
 from tests.cli.conftest import Headwater
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show
@@ -65,8 +64,8 @@ def test_a_dotenv_file_and_the_databases_named_make_the_table_in_each(
     ]
     again = headwater("signal", "init", *flags)
     assert again.out.splitlines() == [
-        f"{name_of(database)}: public.debezium_signal was already there",
-        f"{other}: public.debezium_signal was already there",
+        f"{name_of(database)}: public.debezium_signal exists",
+        f"{other}: public.debezium_signal exists",
     ]
     assert [one["created"] for one in headwater("signal", "init", *flags, "--json").json["databases"]] == [False, False]
     columns = shop.execute(
@@ -105,7 +104,7 @@ def test_a_table_of_another_shape_is_refused_by_name_before_any_database_is_chan
     dotenv(tmp_path, database)
     refused = headwater("signal", "init", "--database", other, "--database", name_of(database))
     assert refused.code == 2
-    assert "public.debezium_signal is there and is no signal table" in refused.err
+    assert "public.debezium_signal exists and is not a signal table" in refused.err
     with psycopg.connect(database.rpartition("/")[0] + f"/{other}") as second:
         assert second.execute("SELECT to_regclass('public.debezium_signal')").fetchone() == (None,)
 
@@ -114,13 +113,13 @@ def test_the_table_that_debezium_documents_is_taken_as_it_is(headwater: Headwate
     shop.execute(
         "CREATE TABLE public.debezium_signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048))"
     )
-    assert "was already there" in headwater("signal", "init", "--url", database).out
+    assert "exists" in headwater("signal", "init", "--url", database).out
     many = [f"t{number:04}" for number in range(200)]
     for name in many:
         shop.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
     long = headwater("signal", "snapshot", "t0*", "--url", database)
     assert long.code == 2
-    assert "more than its column data takes" in long.err
+    assert "more than its column data holds" in long.err
     assert shop.execute(SIGNALS).fetchall() == []
 
 
@@ -165,7 +164,7 @@ def test_a_snapshot_is_one_row_and_its_id_is_printed(headwater: Headwater, datab
         "additional-conditions": [{"data-collection": "public.orders", "filter": "state = 'DE'"}],
     }
     plain = headwater("signal", "snapshot", "orders", "--url", database)
-    assert plain.out.endswith(": asked for the incremental snapshot of public.orders\n")
+    assert plain.out.endswith(": requested incremental snapshot of public.orders\n")
 
 
 @pytest.mark.parametrize(
@@ -173,12 +172,12 @@ def test_a_snapshot_is_one_row_and_its_id_is_printed(headwater: Headwater, datab
     [
         (("public.log",), "without a primary key: public.log"),
         (("orders", "log"), "without a primary key: public.log"),
-        (("public.nosuch",), "there is no table public.nosuch"),
+        (("public.nosuch",), "table public.nosuch does not exist"),
         (("recent",), "public.recent is a view"),
         (("orders", "--filter", "orders=nosuch = 1"), 'column "nosuch" does not exist'),
         (("orders", "--filter", "orders=true); DROP TABLE log; --"), "--filter public.orders"),
         (("orders", "--filter", "orders=1"), "must be type boolean"),
-        (("orders", "--filter", "log=true"), "none of the tables asked for"),
+        (("orders", "--filter", "log=true"), "not one of the requested tables"),
         (("orders", "--filter", "true"), "--filter needs a table and a condition"),
     ],
 )

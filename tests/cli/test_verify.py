@@ -8,12 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headwater.cli.verify import is_right, verified_json, verified_text
-from headwater.engine.verify.differences import Differences
-from headwater.engine.verify.digesting import KEY
+from headwater.cli.commands.verify import is_right, verified_json, verified_text
+from headwater.engine.verify.digest import KEY, Differences
 from headwater.engine.verify.report import Compared, Refused, Repaired, Verified
-from headwater.model.cursor import CursorType
 from headwater.model.marks import ColumnMark
+from headwater.model.types import CursorType
 from tests.cli.conftest import Headwater, Shop
 
 
@@ -56,8 +55,8 @@ def test_what_was_left_out_is_said():
     shown = text(verified()).splitlines()
     assert shown[0] == "orders: compared at id = 9"
     assert shown[-1] == "equal, in 2.0 s"
-    assert "  3 rows of orders are left out: no window has brought them yet" in shown
-    assert "  2 rows of orders cannot be kept, and are set aside" in shown
+    assert "  3 rows of orders not compared: no window has read them yet" in shown
+    assert "  2 rows of orders are rejected" in shown
     assert "not compared: orders in 2:iceberg: mode replace: no" in shown
 
 
@@ -94,7 +93,7 @@ def test_a_repair_is_right_when_nothing_is_left():
     ]
     partly = repaired(found, landed=1, left=1)
     assert not is_right(partly, keep_extra=False)
-    assert "1 could not be found again" in text(partly)
+    assert "1 not found in the source" in text(partly)
 
 
 @pytest.mark.parametrize(

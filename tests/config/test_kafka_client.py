@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from headwater.config.kafka_client import KafkaClient, client_options
+from headwater.config.sources.kafka import KafkaClientSettings, client_options
 
 SECURE = {
     "brokers": "a:1,b:2",
@@ -23,7 +23,7 @@ SECURE = {
 
 
 def test_settings_are_told_to_librdkafka_in_its_words():
-    told = client_options(KafkaClient.model_validate(SECURE), Path("/etc/kafka")).reveal(group_id="g")
+    told = client_options(KafkaClientSettings.model_validate(SECURE), Path("/etc/kafka")).reveal(group_id="g")
     assert told == {
         "bootstrap.servers": "a:1,b:2",
         "security.protocol": "sasl_ssl",
@@ -42,7 +42,7 @@ def test_settings_are_told_to_librdkafka_in_its_words():
 
 
 def test_no_secret_is_shown_by_settings_options_or_what_is_sent_to_tasks():
-    settings = KafkaClient.model_validate(SECURE)
+    settings = KafkaClientSettings.model_validate(SECURE)
     options = pickle.loads(pickle.dumps(client_options(settings, Path())))  # noqa: S301 - as Spark does
     shown = f"{settings!r} {settings} {options!r} {options}"
     assert not [secret for secret in ("pw-of-me", "kpw", "PEM-TEXT") if secret in shown]
@@ -61,4 +61,4 @@ def test_no_secret_is_shown_by_settings_options_or_what_is_sent_to_tasks():
 )
 def test_halves_and_repetitions_are_refused(wrong: dict, told: str):
     with pytest.raises(ValidationError, match=told):
-        KafkaClient.model_validate({"brokers": "a:1", **wrong})
+        KafkaClientSettings.model_validate({"brokers": "a:1", **wrong})

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from headwater.config.descriptions import describe_fields
-from headwater.config.expected import every_setting
-from headwater.config.schema import SUBJECTS, json_schema
+from headwater.config.load import SUBJECTS, json_schema
+from headwater.config.problems import every_setting
+from headwater.config.settings import describe_fields
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -30,4 +30,4 @@ def test_the_schema_is_json_closed_to_unknown_names_and_described(subject: str) 
 
 
 def test_a_secret_is_for_writing_only() -> None:
-    assert json_schema("pipeline")["$defs"]["SqlSource"]["properties"]["url"]["writeOnly"] is True
+    assert json_schema("pipeline")["$defs"]["SqlSourceSettings"]["properties"]["url"]["writeOnly"] is True

@@ -61,9 +61,9 @@ class TestAfterTheDemo:
 
     def test_it_starts_over_in_its_own_folder(self, home):
         (home / "headwater-demo" / "stale.txt").write_text("from the last time")
-        from headwater.cli.demo import _fresh  # noqa: PLC0415 - a second demo would take another minute
+        from headwater.cli.commands.demo.demo import _empty_folder
 
-        _fresh(home / "headwater-demo")
+        _empty_folder(home / "headwater-demo")
         assert [path.name for path in (home / "headwater-demo").iterdir()] == [".headwater-demo"]
 
 
@@ -72,7 +72,7 @@ def test_a_folder_that_is_not_a_demos_is_refused_and_left_alone(tmp_path):
     (tmp_path / "headwater-demo" / "precious.txt").write_text("mine")
     done = subprocess.run([*HEADWATER, "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "was not made by the demo" in done.stderr
+    assert "the demo did not create it" in done.stderr
     assert "--dir DIR" in done.stderr
     assert (tmp_path / "headwater-demo" / "precious.txt").read_text() == "mine"
 

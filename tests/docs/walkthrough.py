@@ -12,7 +12,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,18 +39,24 @@ def blocks(page: Path) -> Iterator[Block]:
         yield Block(match["kind"], options, match["body"])
 
 
-def walk(page: Path, folder: Path, pg_url: str) -> int:
-    """Do what the page says, in `folder`; return how many commands were run."""
+def walk(page: Path, folder: Path, more: Mapping[str, str], programs: Sequence[Path] = ()) -> int:
+    """Do what the page says, in `folder`; return how many commands were run.
+
+    The environment has `more`, with PG_URL, and looks for programs in the folders `programs` first.
+    """
     count = 0
+    path = os.pathsep.join([*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_FAULT")}
+    environment = {**own, **more, "PATH": path}
     for block in blocks(page):
         if "file" in block.options:
             target = folder / block.options["file"]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.body)
         elif block.kind == "sql":
-            _run_sql(block, folder, pg_url)
+            _run_sql(block, folder, environment["PG_URL"])
         elif block.kind == "console":
-            count += _run_commands(block, folder, pg_url)
+            count += _run_commands(block, folder, environment)
     return count
 
 
@@ -63,13 +69,8 @@ def _run_sql(block: Block, folder: Path, pg_url: str) -> None:
             database.execute(block.body)
 
 
-def _run_commands(block: Block, folder: Path, pg_url: str) -> int:
+def _run_commands(block: Block, folder: Path, environment: Mapping[str, str]) -> int:
     steps = re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_FAULT")},
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PG_URL": pg_url,
-    }
     for step in steps:
         command, _, expected = step.partition("\n")
         while command.endswith("\\"):

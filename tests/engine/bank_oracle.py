@@ -72,13 +72,19 @@ class TopicOracle:
 
 def _messages(brokers: str, topic: str) -> list[Any]:
     consumer = Consumer(
-        {"bootstrap.servers": brokers, "group.id": "oracle", "enable.partition.eof": True, "log_level": 0}
+        {
+            "bootstrap.servers": brokers,
+            "group.id": "oracle",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,
+        }
     )
     partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     found, left = [], set(partitions)
     while left:
-        for message in consumer.consume(1000, timeout=5):
+        for message in consumer.consume(1000, timeout=0.1):
             if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
             elif not message.error():

@@ -16,9 +16,10 @@ from pathlib import Path
 import psycopg
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.result import CycleResult
-from headwater.testing.borrowed_jvm import lend
+from headwater.testing.crashes import expire_lease, lend
+from tests.warm_processes import warm_programs
 
 CYCLES = Path(__file__).parent / "cycles_child.py"
 TABLES = """
@@ -64,12 +65,13 @@ class Yard:
         namespace: str,
         *,
         url: str | None = None,
+        tables: Sequence[str] = tuple(KEYS),
         more: Mapping[str, Sequence[str]] | None = None,
     ) -> Yard:
-        """`more`: keys of tables that are there already and are captured, too."""
+        """Captures `tables` of those it makes; `more`: keys of tables that are there already, and are captured, too."""
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(TABLES)
-        keys = {**KEYS, **(more or {})}
+        keys = {**{table: KEYS[table] for table in tables}, **(more or {})}
         slot = f"y_{uuid.uuid4().hex[:16]}"
         (folder / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
         (folder / "yard.yaml").write_text(f"""
@@ -90,18 +92,20 @@ sinks:
             return project.pipelines([self.folder / "yard.yaml"])[0].run_once()
 
     def catch_up(self, spark) -> None:
-        """Cycles as soon as a dead process's lease has run out, until nothing is new."""
-        while True:
-            result = self.run(spark)
-            if result.error and result.error.retry != "later":
-                raise result.error
-            if result.outcome == "nothing new":
-                return
+        """Cycles until nothing is new; a dead process's lease has run out."""
+        with Project(load_project(self.folder), self.folder, spark=spark) as project:
+            pipeline = project.pipelines([self.folder / "yard.yaml"])[0]
+            while (result := pipeline.run_once()).outcome != "nothing new":
+                if result.error and result.error.code == "lease-held":
+                    expire_lease(self.folder, "yard")
+                elif result.error and result.error.retry != "later":
+                    raise result.error
 
     def start_child(self, spark, fault: str = "") -> subprocess.Popen[str]:
         """Cycles in a process of its own, until it is killed."""
         environment = {**os.environ, **lend(spark), **({"HEADWATER_FAULT": fault} if fault else {})}
-        command = [sys.executable, str(CYCLES), str(self.folder / "yard.yaml")]
+        python = warm_programs().child if fault else sys.executable  # without a fault a test kills it by its pid
+        command = [python, str(CYCLES), str(self.folder / "yard.yaml")]
         # A file: nobody reads along with a process that runs for long.
         errors = (self.folder / "errors.txt").open("w")
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, text=True)

@@ -10,17 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.cycle import run_cycle
 from headwater.engine.result import CycleResult
-from headwater.model.changes import OP, POSITION, change_fields, position
 from headwater.model.faults import Faults, NoFaults
-from headwater.model.lsn_mark import LsnMark, TableSeen
+from headwater.model.lsn_mark import LsnMark, TableState
 from headwater.model.marks import Mark
-from headwater.model.source import Plan
+from headwater.model.rows import OP, POSITION, Changes, MemorySplit, Rows, change_fields, position
+from headwater.model.source import Claim, Plan
 from headwater.model.window import Window
-from headwater.sources.split_rows import ArrowChangeRows
-from headwater.testing.memory_rows import MemorySplit
 
 Change = tuple[str, int, int | None, str | None]  # operation, minor position, id, note
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), *change_fields()])
@@ -34,7 +32,7 @@ class Step:
     changes: Mapping[str, Sequence[Change]]
     labels: tuple[str, ...] = ()
     turn: int = 0
-    tables: Mapping[str, TableSeen] = field(default_factory=dict)
+    tables: Mapping[str, TableState] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,13 +43,13 @@ class CopiedSource:
     lost: str = ""
     address: str = "memory"
 
-    def plan(self, mark: Mark | None) -> Plan:
+    def plan(self, mark: Mark | None, *, claim: Claim | None = None, skip: frozenset[str] = frozenset()) -> Plan:
         ends = [self._mark(step) for step in self.steps]
         later = [end for end in ends if mark is None or (isinstance(mark, LsnMark) and not mark.covers(end))]
         return Plan(Window(mark, later[0]) if later else None, more=len(later) > 1)
 
     @contextmanager
-    def read(self, window: Window) -> Iterator[Sequence[ArrowChangeRows]]:
+    def read(self, window: Window) -> Iterator[Sequence[Rows]]:
         (step,) = [step for step in self.steps if self._mark(step) == window.end]
         yield [rows_of(stream, step.lsn, changes) for stream, changes in step.changes.items()]
 
@@ -65,17 +63,19 @@ class CopiedSource:
         """Nothing to give back."""
 
     def _mark(self, step: Step) -> LsnMark:
-        seen = {stream: TableSeen(oid=1, copied=0) for stream in step.changes}
+        seen = {stream: TableState(oid=1, copied=0) for stream in step.changes}
         return LsnMark(step.lsn, turn=step.turn, labels=step.labels, tables={**seen, **step.tables})
 
 
-def rows_of(stream: str, lsn: int, changes: Sequence[Change]) -> ArrowChangeRows:
+def rows_of(stream: str, lsn: int, changes: Sequence[Change]) -> Rows:
     made = [
         {"id": key, "note": note, OP: operation, POSITION: position(lsn, minor)}
         for operation, minor, key, note in changes
     ]
-    split = MemorySplit(pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in made], SCHEMA))
-    return ArrowChangeRows(stream, SCHEMA, ("id",), (POSITION,), (split,), table_columns=("id", "note"))
+    split = MemorySplit.of(
+        pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in made], SCHEMA)
+    )
+    return Rows(stream, SCHEMA, ("id",), (POSITION,), (split,), changes=Changes(("id", "note")))
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ sinks:
   - iceberg: {{table: "{self.namespace}.{{table}}", mode: merge}}
 """)
         with Project(load_project(self.folder), self.folder, spark=spark, faults=faults or NoFaults()) as project:
-            parts = project.pipelines([self.folder / "copy.yaml"])[0].parts()
+            opened = project.pipelines([self.folder / "copy.yaml"])[0].open()
             try:
-                return run_cycle(replace(parts, source=source))
+                return run_cycle(replace(opened, source=source))
             finally:
-                parts.close()
+                opened.close()
 
     def history(self) -> list[tuple[str, str]]:
         with Project(load_project(self.folder), self.folder) as project:

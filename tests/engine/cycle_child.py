@@ -10,15 +10,15 @@ from pathlib import Path
 
 from headwater.api import Project
 from headwater.engine.cycle import run_cycle
-from headwater.testing.acknowledging import AcknowledgingSource
-from headwater.testing.borrowed_jvm import borrow
+from headwater.testing.crashes import borrow
+from headwater.testing.follower import RecordingSource
 
 
 def main(path: Path) -> None:
     project = Project.open(path.parent, spark=borrow())
-    parts = project.pipelines([path])[0].parts()
-    source = AcknowledgingSource(parts.source, path.parent / "acknowledged.txt")
-    result = run_cycle(replace(parts, source=source))
+    opened = project.pipelines([path])[0].open()
+    source = RecordingSource(opened.source, path.parent / "acknowledged.txt")
+    result = run_cycle(replace(opened, source=source))
     sys.stdout.write(json.dumps(result.to_json()) + "\n")
     sys.stdout.flush()
     os._exit(0)  # an ordinary exit would stop the session that was only borrowed

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from headwater.api import Project
-from headwater.testing.borrowed_jvm import borrow
+from headwater.testing.crashes import borrow
 
 
 def main(path: Path) -> None:

@@ -12,10 +12,11 @@ from collections import Counter
 from pathlib import Path
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.replay import Replayed
 from headwater.engine.result import CycleResult
-from headwater.testing.borrowed_jvm import lend
+from headwater.testing.crashes import expire_lease, lend
+from tests.warm_processes import warm_programs
 
 CHILD = Path(__file__).parent / "object_child.py"
 Row = tuple[str, int]
@@ -113,18 +114,20 @@ sinks:
             project.pipelines([self.path])[0].rewind(to, why="a test")
 
     def run_to_the_end(self, spark) -> None:
-        """Until nothing is new, and a dead process's lease has run out."""
+        """Until nothing is new; a dead process's lease has run out."""
         while True:
             result = self.run(spark)
             if result.outcome == "nothing new":
                 return
-            if result.error and result.error.code != "lease-held":
+            if result.error and result.error.code == "lease-held":
+                expire_lease(self.folder, "objects")
+            elif result.error:
                 raise result.error
 
     def start_child(self, spark, fault: str = "") -> subprocess.Popen[str]:
         environment = {**os.environ, **lend(spark), "HEADWATER_FAULT": fault}
         return subprocess.Popen(
-            [sys.executable, str(CHILD), str(self.path)],
+            [warm_programs().child if fault else sys.executable, str(CHILD), str(self.path)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

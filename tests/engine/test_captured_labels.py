@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.model.errors import InputError
 from headwater.model.secret import Secret
-from headwater.sources.postgres.guard.acting import drop_slot
-from headwater.sources.sql.postgres_session import PostgresSession
+from headwater.pg.connection import PostgresSession
+from headwater.sources.postgres.guard.slot import drop_slot
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +54,7 @@ def test_every_table_is_tagged_at_the_very_transaction(database: str, tmp_path: 
         def total(table: str, version: str = "") -> int:
             return spark.sql(f"SELECT sum(n) FROM {namespace}.{table} {version}").first()[0]
 
-        with pytest.raises(InputError, match="not being read yet"):
+        with pytest.raises(InputError, match="has not created its slot yet"):
             pipeline.label("month-end")
         caught_up()
         client.execute("UPDATE a SET n = 10")
@@ -66,5 +66,5 @@ def test_every_table_is_tagged_at_the_very_transaction(database: str, tmp_path: 
         assert written.landed()
         assert (total("a"), total("b")) == (100, 100)
         assert (total("a", "VERSION AS OF 'month-end'"), total("b", "VERSION AS OF 'month-end'")) == (10, 1)
-        with pytest.raises(InputError, match="month-end is there already"):
+        with pytest.raises(InputError, match="label month-end exists already"):
             pipeline.label("month-end")

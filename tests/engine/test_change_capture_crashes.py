@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +14,12 @@ import psycopg
 import pytest
 
 from headwater.model.faults import EVERY_CYCLE
-from headwater.services.connect_server import Connect
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import Service, running
-from headwater.testing.borrowed_jvm import lend
+from headwater.services.stack.kafka import Connect, Kafka
+from headwater.services.stack.service import Service, running
+from headwater.testing.crashes import lend
 from tests.engine.bank import LONG, Bank, bank
 from tests.engine.bank_oracle import TopicOracle
+from tests.warm_processes import warm_programs
 
 CHILD = Path(__file__).parent / "cycle_child.py"
 COLUMNS = "custkey, first_name, city, fico, registration_date, balance, notes"
@@ -70,7 +69,7 @@ def servers(folder: Path) -> Iterator[tuple[Service, Service]]:
 
 def killed_cycle(customers: Bank, fault: str) -> None:
     environment = {**os.environ, **lend(customers.spark), "HEADWATER_FAULT": fault}
-    command = [sys.executable, str(CHILD), str(customers.folder / "bank.yaml")]
+    command = [warm_programs().child, str(CHILD), str(customers.folder / "bank.yaml")]
     subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False)
 
 

@@ -86,6 +86,7 @@ def customers(
 def follows(customers: tuple[Bank, str], examples: int) -> Callable[[], None]:
     source, brokers = customers
     shaper = Shaper()
+    examples_run = itertools.count(1)
 
     @settings(
         max_examples=examples,
@@ -101,9 +102,12 @@ def follows(customers: tuple[Bank, str], examples: int) -> Callable[[], None]:
                 with connection.transaction(force_rollback=not commits):
                     for step in steps:
                         connection.execute(shaper.statement(step, connection))
-            # An event that has all columns: DDL alone sends none.
+            # An event that has all columns: DDL alone sends none. Its city is new, so that no table can equal the
+            # source before this event, the last one, is there.
+            city = f"Lynn {next(examples_run)}"
             connection.execute(
-                f"INSERT INTO {TABLE} (custkey) VALUES (1) ON CONFLICT (custkey) DO UPDATE SET city = 'Lynn'"
+                f"INSERT INTO {TABLE} (custkey, city) VALUES (1, '{city}') "
+                "ON CONFLICT (custkey) DO UPDATE SET city = excluded.city"
             )
         source.catch_up()
         log = f"SELECT kafka_partition, kafka_offset FROM {source.namespace}.customer_changes"

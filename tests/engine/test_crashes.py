@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.model.faults import EVERY_CYCLE
-from headwater.testing.outage import door_to
+from headwater.testing.servers import door_to
 from tests.conftest import wait_until
 from tests.engine.shop import Shop, child_result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.java import find_java
+from headwater.engine.spark_session import find_java
 from headwater.model.errors import JavaMissing
 
 
@@ -16,7 +16,7 @@ def java_home(tmp_path, monkeypatch):
 
 
 def test_a_missing_java_is_told_with_the_place_and_the_remedy(java_home):
-    with pytest.raises(JavaMissing, match=r"Java 17 or 21 is needed, and there is none in JAVA_HOME=.*\n.*apt-get"):
+    with pytest.raises(JavaMissing, match=r"Java 17 or 21 is required; none found in JAVA_HOME=.*\n.*apt-get"):
         find_java()
 
 

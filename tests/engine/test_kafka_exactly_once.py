@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from headwater.api import Project
-from headwater.config.loading import load_project
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import running
+from headwater.config.load import load_project
+from headwater.services.stack.kafka import Kafka
+from headwater.services.stack.service import running
 from tests.engine.kafka_load import KafkaLoad
 from tests.stack import kafka_at
 

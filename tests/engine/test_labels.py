@@ -6,13 +6,13 @@ import pytest
 
 from headwater.engine.labels import labelled
 from headwater.model.faults import RehearsedFault
-from headwater.model.lsn_mark import LsnMark, TableSeen
+from headwater.model.lsn_mark import LsnMark, TableState
 from tests.engine.copied_source import CopiedSource, Lake, Step
 
 pytestmark = pytest.mark.spark
 
 COPY = Step(10, {s: [("r", 2, 1, "old"), ("r", 2, 2, "old")] for s in ("public.a", "public.b")})
-CLOSING = Step(20, {"public.a": [("u", 7, 1, "new")]}, ("month-end",), tables={"public.b": TableSeen(1, 0)})
+CLOSING = Step(20, {"public.a": [("u", 7, 1, "new")]}, ("month-end",), tables={"public.b": TableState(1, 0)})
 AFTER = Step(30, {s: [("u", 7, 2, "later")] for s in ("public.a", "public.b")})
 
 
@@ -47,14 +47,14 @@ def test_a_failure_around_labels_is_repaired_by_one_more_run(tmp_path, namespace
 
 def test_a_table_that_is_not_there_yet_is_left_out(tmp_path, namespace, spark):
     lake = Lake(tmp_path, namespace)
-    only_one = Step(10, {"public.a": COPY.changes["public.a"]}, ("early",), tables={"public.b": TableSeen(1, 0)})
+    only_one = Step(10, {"public.a": COPY.changes["public.a"]}, ("early",), tables={"public.b": TableState(1, 0)})
     assert lake.run(spark, CopiedSource([only_one])).outcome == "landed"
     assert set(lake.tags(spark, "a")) == {"early"}
 
 
 def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_path, namespace, spark):
     lake = Lake(tmp_path, namespace)
-    copying = Step(20, CLOSING.changes, ("month-end",), tables={"public.b": TableSeen(1, 0, copied_to=5)})
+    copying = Step(20, CLOSING.changes, ("month-end",), tables={"public.b": TableState(1, 0, copied_to=5)})
     source = CopiedSource([COPY, copying])
     lake.run(spark, source)
     result = lake.run(spark, source)
@@ -68,12 +68,12 @@ def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_pat
 @pytest.mark.parametrize(
     ("table", "why"),
     [
-        (TableSeen(1, 20), ""),
-        (TableSeen(1, 21), "its copy is of a later moment (0/15)"),
-        (TableSeen(1, 5, copied_to=7), "it is being copied"),
-        (TableSeen(1, 5, landed=19), "its changes have landed up to 0/13 only"),
-        (TableSeen(1, 5, landed=20), ""),
-        (TableSeen(1, 5, stale="a column came"), "it has to be copied again (a column came)"),
+        (TableState(1, 20), ""),
+        (TableState(1, 21), "its copy is of a later moment (0/15)"),
+        (TableState(1, 5, copied_to=7), "it is being copied"),
+        (TableState(1, 5, landed=19), "its changes have landed up to 0/13 only"),
+        (TableState(1, 5, landed=20), ""),
+        (TableState(1, 5, stale="a column came"), "it has to be copied again (a column came)"),
     ],
 )
 def test_only_tables_that_hold_exactly_that_moment_are_labelled(table, why):
@@ -83,4 +83,4 @@ def test_only_tables_that_hold_exactly_that_moment_are_labelled(table, why):
 
 
 def test_a_mark_without_labels_names_nothing():
-    assert labelled(LsnMark(20, tables={"t": TableSeen(1, 0)})).labels == ()
+    assert labelled(LsnMark(20, tables={"t": TableState(1, 0)})).labels == ()

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from tests.sources.debezium.reading import as_bytes, recorded_mysql
 from tests.stack import KafkaForTests
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.result import CycleResult
 from tests.sources.objects.s3_objects import amazons_client, put, put_many
 from tests.stack import S3ForTests

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headwater.api import Pipeline, Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.testing.change_log import ChangeLog, Event
 from tests.stack import KafkaForTests
 
@@ -109,7 +109,7 @@ def test_a_plan_says_how_changes_come_into_their_tables(shop: Shop):
     shop.send()
     project, pipeline = shop.open()
     with project:
-        foreseen = pipeline.foresee(pipeline.plan())
+        foreseen = pipeline.explain_merge(pipeline.plan())
     assert [(one.sink, one.way) for one in foreseen] == [
         ("1:iceberg", "copy-on-write"),
         ("2:iceberg", "copy-on-write"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.api import Project, run_forever
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from tests.conftest import wait_until
 
 

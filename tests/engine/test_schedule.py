@@ -6,7 +6,8 @@ import datetime as dt
 
 import pytest
 
-from headwater.engine.schedule import backoff_seconds, next_start, worth_retrying
+from headwater.engine.retry import backoff_seconds, worth_retrying
+from headwater.engine.runner import next_start
 from headwater.model.errors import LeaseHeld, SchemaRefused
 
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)

@@ -1,19 +1,26 @@
 """A transform sees `rows`, stays lazy, and fails in one sentence."""
 
+import sqlite3
 import sys
 import threading
+from contextlib import closing
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from headwater.config.pipeline import PythonTransform
-from headwater.engine.transform import apply_transform
-from headwater.engine.transform_module import load_function
+from headwater.api import Project
+from headwater.config.load import load_project
+from headwater.config.pipeline import PythonTransformSettings
+from headwater.engine.result import CycleResult
+from headwater.engine.transform import apply_transform, load_function
 from headwater.model.errors import TransformFailed
-from headwater.model.rows import ReplacingRows, SplitRows
-from headwater.testing.memory_rows import MemoryRows, table_of
+from headwater.model.faults import NoFaults, RehearsedFault
+from headwater.model.rows import Objects
+from headwater.sinks.iceberg.merge.replace_object import object_column
+from headwater.testing.memory_rows import memory_rows, table_of
 
-ROWS = MemoryRows("orders", (table_of([1, 2, 3]),), key=("id",), order=("at",))
+ROWS = memory_rows("orders", (table_of([1, 2, 3]),), key=("id",), order=("at",))
 
 
 def module(folder, text: str, name: str = "shaping.py"):
@@ -22,17 +29,8 @@ def module(folder, text: str, name: str = "shaping.py"):
     return folder
 
 
-def python(reference: str) -> PythonTransform:
-    return PythonTransform(python=reference)
-
-
-def no_spark():
-    raise AssertionError("too early")
-
-
-def test_nothing_starts_before_somebody_looks(tmp_path):
-    rows = apply_transform(ROWS, "SELECT * FROM rows", tmp_path, no_spark)
-    assert rows.stream == "orders"
+def python(reference: str) -> PythonTransformSettings:
+    return PythonTransformSettings(python=reference)
 
 
 def test_a_module_is_loaded_once_and_leaves_no_trace(tmp_path):
@@ -53,7 +51,7 @@ def test_two_folders_may_have_modules_of_one_name(tmp_path):
 
 
 def test_a_module_may_have_the_name_of_one_that_is_loaded_already(tmp_path):
-    import json  # noqa: PLC0415
+    import json
 
     module(tmp_path, "def f(df): return 'mine'", "json.py")
     assert load_function("json:f", tmp_path)(None) == "mine"
@@ -90,7 +88,7 @@ class TestOnSpark:
         rows = over("SELECT id, upper(name) AS loud FROM rows WHERE id > 1 -- and a comment")
         assert [tuple(row) for row in rows.dataframe(spark).orderBy("id").collect()] == [(2, "NAME 2"), (3, "NAME 3")]
         assert rows.schema.names == ["id", "loud"]
-        assert not isinstance(rows, SplitRows)
+        assert rows.splits is None
 
     def test_sql_may_name_its_own_parts_and_end_with_a_semicolon(self, over, spark):
         rows = over("WITH big AS (SELECT * FROM rows WHERE id > 2)\nSELECT b.id FROM big b JOIN rows r USING (id);\n")
@@ -108,21 +106,41 @@ class TestOnSpark:
         assert (over("SELECT name FROM rows").key, over("SELECT id FROM rows").order) == ((), ())
 
     def test_objects_that_are_replaced_are_passed_on_with_their_column(self, over):
-        rows = MemoryRows("objects", (table_of([1]),), part_column="name", earlier=("a",), part_prefix="s3://b/")
+        rows = memory_rows("objects", (table_of([1]),), objects=Objects("name", ("a",), "s3://b/"))
         kept = over("SELECT name, id FROM rows", rows)
-        assert isinstance(kept, ReplacingRows)
-        assert (kept.part_column, kept.earlier, kept.part_prefix) == ("name", ("a",), "s3://b/")
-        assert over("SELECT id FROM rows").part_column == ""
+        assert kept.objects == Objects("name", ("a",), "s3://b/")
+        assert over("SELECT id FROM rows").objects is None
         for without in ("SELECT id FROM rows", "SELECT id, name AS source FROM rows"):
             with pytest.raises(TransformFailed, match="leaves out or renames 'name'") as caught:
-                _ = over(without, rows).part_column
+                object_column(over(without, rows), "objects")
             assert "select name too" in caught.value.hint
+
+    def test_a_window_that_has_landed_starts_no_session_for_its_transform(self, spark, tmp_path):
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+            database.executescript("CREATE TABLE orders (id INTEGER PRIMARY KEY); INSERT INTO orders VALUES (1), (2)")
+        (tmp_path / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
+        path = tmp_path / "orders.yaml"
+        path.write_text(
+            'pipeline: orders\nsource: {sql: {url: "sqlite:///shop.db", table: orders, cursor: id}}\n'
+            "transform: SELECT id * 10 AS id FROM rows\nsinks: [{files: {path: out}}]\n"
+        )
+
+        def run(session, faults) -> CycleResult:
+            with Project(load_project(tmp_path), tmp_path, spark=session, faults=faults) as project:
+                return project.pipelines([path])[0].run_once()
+
+        failed = run(spark, RehearsedFault("advance.before", "store", 1))
+        assert (failed.outcome, failed.error.code) == ("failed", "store-unreachable")
+        recovered = run(object(), NoFaults())  # no session: to use it is an error
+        assert recovered.outcome == "landed", recovered.error
+        files = [file for file in (tmp_path / "out").rglob("*.parquet") if not file.name.startswith(".")]
+        assert sorted(row["id"] for file in files for row in pq.read_table(file).to_pylist()) == [10, 20]
 
     def test_pipelines_in_several_threads_never_see_each_others_rows(self, spark, tmp_path):
         seen: dict[int, list[int]] = {}
 
         def work(number: int) -> None:
-            rows = MemoryRows("s", (table_of([number] * 3),))
+            rows = memory_rows("s", (table_of([number] * 3),))
             frame = apply_transform(rows, "SELECT id FROM rows", tmp_path, lambda: spark).dataframe(spark)
             seen[number] = [row.id for row in frame.collect()]
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 from headwater.api import Pipeline, Project
 from headwater.engine.cycle import run_cycle
 from headwater.engine.result import CycleResult
-from headwater.model.ledger import Block
+from headwater.model.bookmarks import Block
 from headwater.model.progress import Lease
 from headwater.progress.ledger import SqlLedger
-from headwater.sources.objects import comparing, staging
-from headwater.sources.objects.folder import Folder
-from headwater.sources.objects.opening import open_container
-from headwater.sources.objects.source import WatchedObjects
+from headwater.sources.objects.source import ObjectsSource
+from headwater.sources.objects.tuning import Tuning
+from headwater.storage.local import Folder
+from headwater.storage.open import open_container
 
 
 class FreezingLedger(SqlLedger):
@@ -46,15 +46,15 @@ def cycles(pipeline: Pipeline, stop: Path) -> None:
 
 
 def freeze(pipeline: Pipeline) -> None:
-    comparing.SLAB, comparing.RANGES, comparing.BLOCK, staging._WRITTEN_AT_ONCE = 1, 1, 1, 1
+    small = Tuning(chunk_rows=1, lookup_ranges=1, block_keys=1, transaction_rows=1)
     settings, ledger = pipeline.settings.source.objects, pipeline.ledger()
     assert settings is not None
     assert isinstance(ledger, SqlLedger)
     freezing = FreezingLedger(ledger.pipeline, ledger._run, ledger._fenced)
     folder = open_container(settings, pipeline.folder, pipeline.project.settings.s3)
     assert isinstance(folder, Folder)
-    source = WatchedObjects(settings, replace(folder, page_size=5), lambda: freezing, cores=2)
-    say(run_cycle(replace(pipeline.parts(), source=source)))
+    source = ObjectsSource(settings, replace(folder, page_size=5), lambda: freezing, cores=2, tuning=small)
+    say(run_cycle(replace(pipeline.open(), source=source)))
 
 
 def say(result: CycleResult) -> None:

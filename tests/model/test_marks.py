@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import MarkMovedBack, StoreDamaged
 from headwater.model.marks import (
     ColumnMark,
-    EdgeSeen,
     ObjectsMark,
     OffsetsMark,
-    SnapshotSeen,
+    SeenDigests,
+    SeenTransactions,
     StreamsMark,
     columns_learned,
     mark_from_json,
     same_kind,
 )
 from headwater.model.progress import Progress
+from headwater.model.types import CursorType
 from headwater.testing.marks import check_all_laws, check_covers_is_total, check_join_is_commutative
 
 ZONES = st.sampled_from([dt.UTC, dt.timezone(dt.timedelta(hours=14)), dt.timezone(-dt.timedelta(hours=9, minutes=30))])
@@ -42,7 +42,7 @@ VALUES = {
     CursorType.UUID: st.uuids(),
 }  # fmt: skip
 SNAPSHOTS = st.none() | st.builds(
-    SnapshotSeen,
+    SeenTransactions,
     cluster=st.just("7/5"),
     horizon=st.integers(min_value=3, max_value=6),
     pending=st.lists(st.integers(6, 9), max_size=2).map(tuple),
@@ -56,7 +56,7 @@ lean = settings(max_examples=60, deadline=None)
 @st.composite
 def column_marks(draw, kind: CursorType) -> ColumnMark:
     value = draw(st.none() | VALUES[kind])
-    edge = draw(st.none() | st.builds(EdgeSeen, st.just(value), st.frozensets(st.sampled_from(["a1", "b2"]))))
+    edge = draw(st.none() | st.builds(SeenDigests, st.just(value), st.frozensets(st.sampled_from(["a1", "b2"]))))
     return ColumnMark("c", kind, value, draw(SNAPSHOTS), edge)
 
 
@@ -127,7 +127,7 @@ def test_one_instant_in_two_zones_is_one_text() -> None:
 
 
 def test_marks_that_remember_different_things_of_one_place_join_alike() -> None:
-    marks = [ColumnMark("c", CursorType.INTEGER, 1, SnapshotSeen("7/5", 10, tx)) for tx in ((), (11,), (12,))]
+    marks = [ColumnMark("c", CursorType.INTEGER, 1, SeenTransactions("7/5", 10, tx)) for tx in ((), (11,), (12,))]
     for a in marks:
         for b in marks:
             check_join_is_commutative(a, b)
@@ -166,7 +166,7 @@ def test_what_is_no_mark_at_all_is_damage(data: object) -> None:
 
 
 def test_damage_inside_a_stream_or_a_snapshot_is_damage() -> None:
-    whole = StreamsMark({"a": ColumnMark("c", CursorType.INTEGER, 1, SnapshotSeen("7/5", 10))}).to_json()
+    whole = StreamsMark({"a": ColumnMark("c", CursorType.INTEGER, 1, SeenTransactions("7/5", 10))}).to_json()
     for path in (["a", "snapshot", "horizon"], ["a", "snapshot", "pending"], ["a", "type"]):
         data = copy.deepcopy(whole)
         place = data["streams"]

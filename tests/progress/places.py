@@ -13,12 +13,11 @@ import psycopg
 
 from headwater.model.secret import Secret
 from headwater.model.store import Store
-from headwater.progress.clock import wall_clock
-from headwater.progress.file import FileProgress
-from headwater.progress.file_names import file_stem
+from headwater.progress.file import FileProgress, file_stem
 from headwater.progress.memory import MemoryProgress
 from headwater.progress.multilevel import MultilevelProgress
 from headwater.progress.postgres import PostgresProgress
+from headwater.progress.record_store import wall_clock
 from headwater.progress.sqlite import SqliteProgress
 from headwater.testing.progress_contract import Place
 

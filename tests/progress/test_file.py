@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import StoreDamaged, StoreUnreachable
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Progress
-from headwater.progress.clock import wall_clock
-from headwater.progress.file import FileProgress
-from headwater.progress.file_names import file_stem
+from headwater.model.types import CursorType
+from headwater.progress.file import FileProgress, file_stem
+from headwater.progress.record_store import wall_clock
 from tests.conftest import wait_until
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=500)

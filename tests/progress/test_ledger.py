@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater.model.ledger import KeepsLedgers
+from headwater.model.bookmarks import HasLedger
 from headwater.model.secret import Secret
 from headwater.model.store import Store
-from headwater.progress.opening import open_store
+from headwater.progress.open import open_store
 from headwater.testing.ledger_contract import LedgerContract
 
 
@@ -42,4 +42,4 @@ class TestPostgres(LedgerContract):
 
 @pytest.mark.parametrize("address", ["memory:", "file:state"])
 def test_a_store_without_bookmarks_is_known_as_such(address: str, tmp_path: Path) -> None:
-    assert not isinstance(open_store([Secret(address)], tmp_path), KeepsLedgers)
+    assert not isinstance(open_store([Secret(address)], tmp_path), HasLedger)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import LeaseLost, ProgressConflict, StoreDamaged, StoreUnreachable
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.secret import Secret
 from headwater.model.store import Store
-from headwater.progress.clock import wall_clock
+from headwater.model.types import CursorType
 from headwater.progress.file import FileProgress
 from headwater.progress.memory import MemoryProgress
 from headwater.progress.multilevel import MultilevelProgress
 from headwater.progress.postgres import PostgresProgress
+from headwater.progress.record_store import wall_clock
 from headwater.progress.sqlite import SqliteProgress
 
 NOWHERE = Secret("postgresql://me:s3cret@127.0.0.1:1/db")

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import HeadwaterError, InputError, LeaseHeld, StoreDamaged, StoreUnreachable
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.secret import Secret
+from headwater.model.types import CursorType
 from headwater.progress.migrations import NEWEST, POSTGRES, upgrade
 from headwater.progress.postgres import PostgresProgress
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import StoreDamaged, StoreUnreachable
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Progress
-from headwater.progress.clock import wall_clock
+from headwater.model.types import CursorType
 from headwater.progress.migrations import NEWEST, SQLITE, upgrade
+from headwater.progress.record_store import wall_clock
 from headwater.progress.sqlite import SqliteProgress
 
 

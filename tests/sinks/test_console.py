@@ -10,22 +10,22 @@ import sys
 import pyarrow as pa
 import pytest
 
-from headwater.config.sinks import ConsoleSink as Settings
+from headwater.config.sinks.console import ConsoleSinkSettings
 from headwater.model.errors import LeaseLost
 from headwater.sinks.console import ConsoleSink, cell, printable
-from headwater.testing.memory_rows import DataFrameRows, MemoryRows, attempt_at, table_of, window_up_to
+from headwater.testing.memory_rows import attempt_at, memory_rows, spark_rows, table_of, window_up_to
 
 WINDOW = window_up_to(10)
 
 
 def printed(rows, settings=None, **attempt) -> tuple[str, int]:
     out = io.StringIO()
-    landing = ConsoleSink(settings or Settings(), "1:console", out).land(attempt_at(WINDOW, **attempt), rows)
+    landing = ConsoleSink(settings or ConsoleSinkSettings(), "1:console", out).land(attempt_at(WINDOW, **attempt), rows)
     return out.getvalue(), landing.rows
 
 
 def test_rows_are_shown_as_a_table_under_the_name_of_pipeline_stream_and_window():
-    text, count = printed(MemoryRows("public.orders", (table_of([1, 2]),)))
+    text, count = printed(memory_rows("public.orders", (table_of([1, 2]),)))
     assert text == (
         "shop · public.orders · 2 rows after the beginning up to id = 10\n"
         "id  name    at\n"
@@ -37,17 +37,19 @@ def test_rows_are_shown_as_a_table_under_the_name_of_pipeline_stream_and_window(
 
 
 def test_all_rows_are_counted_and_only_the_first_are_shown():
-    told = []
+    counts = []
     text, count = printed(
-        MemoryRows("s", (table_of(range(15)), table_of(range(15, 1015)))), Settings(limit=3), progress=told.append
+        memory_rows("s", (table_of(range(15)), table_of(range(15, 1015)))),
+        ConsoleSinkSettings(limit=3),
+        progress=counts.append,
     )
-    assert count == 1015 == sum(told)
+    assert count == 1015 == sum(counts)
     assert text.endswith("2  name 2  2023-11-14T22:13:20.000002Z\n… and 1,012 more\n")
     assert len(text.splitlines()) == 3 + 3 + 1
 
 
 def test_a_limit_of_zero_shows_the_columns_and_the_number():
-    text, _ = printed(MemoryRows("s", (table_of([1]),)), Settings(limit=0))
+    text, _ = printed(memory_rows("s", (table_of([1]),)), ConsoleSinkSettings(limit=0))
     assert text.splitlines()[1].split() == ["id", "name", "at"]
     assert text.endswith("… and 1 more\n")
 
@@ -62,7 +64,7 @@ def test_json_lines_keep_values_exactly():
             "none": pa.array([None], pa.string()),
         }
     )
-    text, _ = printed(MemoryRows("s", (table,)), Settings(format="json"))
+    text, _ = printed(memory_rows("s", (table,)), ConsoleSinkSettings(format="json"))
     assert json.loads(text) == {
         "price": "12.50", "at": "2026-01-31T12:00:00.000007", "raw": "AP8=", "ratio": "nan", "none": None,
     }  # fmt: skip
@@ -72,7 +74,7 @@ def test_json_lines_keep_values_exactly():
 def test_a_row_cannot_take_over_the_terminal(form):
     hostile = "\x1b[2J\x1b]0;owned\x07\rfake\n2 rows landed\u202e\u2028\x9b31m"
     table = pa.table({hostile: [hostile]})
-    text, _ = printed(MemoryRows(hostile, (table,)), Settings(format=form))
+    text, _ = printed(memory_rows(hostile, (table,)), ConsoleSinkSettings(format=form))
     assert set(text) & set("\x1b\x07\r\u202e\u2028\x9b") == set()
     assert len(text.splitlines()) == {"table": 4, "json": 1}[form]
 
@@ -88,7 +90,7 @@ def test_values_are_readable():
 
 
 def test_it_cannot_tell_what_it_printed():
-    assert ConsoleSink(Settings(), "1:console", io.StringIO()).landed(attempt_at(WINDOW), "s") is None
+    assert ConsoleSink(ConsoleSinkSettings(), "1:console", io.StringIO()).landed(attempt_at(WINDOW), "s") is None
 
 
 def test_a_process_that_lost_its_lease_prints_nothing():
@@ -97,8 +99,8 @@ def test_a_process_that_lost_its_lease_prints_nothing():
 
     out = io.StringIO()
     with pytest.raises(LeaseLost):
-        ConsoleSink(Settings(), "1:console", out).land(
-            attempt_at(WINDOW, clear_to_publish=lost), MemoryRows("s", (table_of([1]),))
+        ConsoleSink(ConsoleSinkSettings(), "1:console", out).land(
+            attempt_at(WINDOW, clear_to_publish=lost), memory_rows("s", (table_of([1]),))
         )
     assert out.getvalue() == ""
 
@@ -106,10 +108,10 @@ def test_a_process_that_lost_its_lease_prints_nothing():
 def test_rows_that_arrow_can_read_never_import_spark():
     code = (
         "import sys, io\n"
-        "from headwater.config.sinks import ConsoleSink as S\n"
+        "from headwater.config.sinks.console import ConsoleSinkSettings as S\n"
         "from headwater.sinks.console import ConsoleSink\n"
         "from headwater.testing.memory_rows import *\n"
-        "ConsoleSink(S(), 'c', io.StringIO()).land(attempt_at(window_up_to(1)), MemoryRows('s', (table_of([1]),)))\n"
+        "ConsoleSink(S(), 'c', io.StringIO()).land(attempt_at(window_up_to(1)), memory_rows('s', (table_of([1]),)))\n"
         "assert not [m for m in sys.modules if m.startswith('pyspark')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -118,7 +120,7 @@ def test_rows_that_arrow_can_read_never_import_spark():
 @pytest.mark.spark
 def test_rows_that_only_spark_can_read_are_counted_in_one_job(spark):
     text, count = printed(
-        DataFrameRows(MemoryRows("s", (table_of(range(100)),))), Settings(limit=2), spark=lambda: spark
+        spark_rows(memory_rows("s", (table_of(range(100)),))), ConsoleSinkSettings(limit=2), spark=lambda: spark
     )
     assert count == 100
     assert text.splitlines()[3:] == [

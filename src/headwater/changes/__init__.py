@@ -1,1 +1,1 @@
-"""Pure functions on changes: which one is the last of its key, where its values come from, how versions follow."""
+"""Pure functions on changes: the last of each key, the origin of missing values, the versions of rows."""

@@ -1,4 +1,4 @@
-"""What a run tells on its way: plain lines in a pipe, a live display on a terminal. Both go to stderr."""
+"""The log of a run: plain lines in a pipe, a live display on a terminal. Both go to stderr."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from headwater.cli.output import printable
-from headwater.cli.pace import Pace
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
     from rich.progress import TaskID
 
-_SECONDS_BETWEEN_LINES = 10.0
+_LINE_INTERVAL_SECONDS = 10.0
 
 
 def event_log(err: TextIO) -> LineLog | TerminalLog:
-    """The log that suits the stream."""
+    """A live display for a terminal, else lines."""
     return TerminalLog(err) if err.isatty() else LineLog(err)
 
 
@@ -37,15 +36,15 @@ class LineLog:
         self._err, self._clock = err, clock
         self._lock = threading.Lock()
         self._paces: dict[str, Pace] = {}
-        self._said: dict[str, float] = {}
+        self._last_line: dict[str, float] = {}
 
     def event(self, pipeline: str, event: str, **fields: object) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._err.write(f"{now} {event_line(pipeline, event, fields)}\n")  # in one piece: threads share the stream
+        self._err.write(f"{now} {event_line(pipeline, event, fields)}\n")  # in one write: threads share the stream
         self._err.flush()
         with self._lock:
             follow(self._paces, pipeline, event, fields)
-            self._said[pipeline] = self._clock()
+            self._last_line[pipeline] = self._clock()
 
     def rows(self, pipeline: str, count: int) -> None:
         with self._lock:
@@ -53,17 +52,17 @@ class LineLog:
             if pace is None:
                 return
             pace.add(count, now)
-            if now - self._said[pipeline] < _SECONDS_BETWEEN_LINES:
+            if now - self._last_line[pipeline] < _LINE_INTERVAL_SECONDS:
                 return
-            facts = {
+            rates = {
                 "rows": pace.rows,
                 "of": pace.left_to_land,
                 "rows_per_second": pace.rows_per_second,
                 "seconds_left": pace.seconds_left,
             }
-            doing = pace.doing
-        known = {name: round(value) for name, value in facts.items() if value is not None}
-        self.event(pipeline, doing, **known)
+            activity = pace.activity
+        known = {name: round(value) for name, value in rates.items() if value is not None}
+        self.event(pipeline, activity, **known)
 
     def __enter__(self) -> Self:
         return self
@@ -73,12 +72,12 @@ class LineLog:
 
 
 class TerminalLog:
-    """Events scroll by; below them one live line per pipeline that is landing rows: rows, rate, window, time left."""
+    """Events scroll; below them one live line per landing pipeline: rows, rate, window, time left."""
 
     def __init__(self, err: TextIO) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-        from rich.table import Column  # noqa: PLC0415
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
         self._lock = threading.Lock()
         self._console = Console(file=err, highlight=False, soft_wrap=True)
@@ -88,7 +87,7 @@ class TerminalLog:
             TextColumn("{task.fields[pace]}", markup=False),
             TimeElapsedColumn(),
             console=self._console,
-            expand=True,  # where it is narrow, the window's text is cut, not the time left
+            expand=True,  # a narrow terminal cuts the window's text, not the time left
             transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
@@ -102,7 +101,7 @@ class TerminalLog:
         line = event_line(pipeline, event, {name: value for name, value in fields.items() if name != "run"})
         self._console.print(line, style="red" if event == "failed" else "dim", markup=False)
         if event in {"window", "recovering", "comparing"}:
-            self.rows(pipeline, 0)  # the live line begins with the work, not with the first rows
+            self.rows(pipeline, 0)  # the live line starts with the window, not with its first rows
 
     def rows(self, pipeline: str, count: int) -> None:
         with self._lock:
@@ -125,13 +124,13 @@ class TerminalLog:
 
 
 def follow(paces: dict[str, Pace], pipeline: str, event: str, fields: Mapping[str, object]) -> None:
-    """Keep the pace of every pipeline whose window is under way."""
+    """Update the pace of every pipeline with a window in progress."""
     rows = fields.get("rows")
     expected = rows if isinstance(rows, int) else None
     if event in {"window", "recovering"}:
         paces[pipeline] = Pace(str(fields.get("window", "")), expected)
     elif event == "comparing":
-        paces[pipeline] = Pace(str(fields.get("table", "")), expected, "looking through")
+        paces[pipeline] = Pace(str(fields.get("table", "")), expected, "comparing")
     elif event == "landed" and pipeline in paces and isinstance(rows, int):
         paces[pipeline].landed(rows)
     elif event in {"failed", "cycle begins", "compared"}:
@@ -141,3 +140,54 @@ def follow(paces: dict[str, Pace], pipeline: str, event: str, fields: Mapping[st
 def _quoted(value: object) -> str:
     text = str(value)
     return f'"{text}"' if not text or any(character.isspace() for character in text) else text
+
+
+class Pace:
+    """The progress of one window, landing by landing: its streams, then those of the next sink."""
+
+    def __init__(self, window: str, expected: int | None, activity: str = "landing") -> None:
+        self.window, self.activity = window, activity
+        self.rows = 0  # of the current landing
+        self._expected = self.left_to_land = expected  # of the whole window, and what this sink still has to land
+        self._first: tuple[float, int] | None = None
+        self._last = 0.0
+
+    def add(self, rows: int, now: float) -> None:
+        if rows == 0:
+            return
+        self.rows += rows
+        self._first, self._last = self._first or (now, self.rows), now
+
+    def landed(self, rows: int) -> None:
+        """Start the next landing: of another stream, or in another sink."""
+        self.rows, self._first = 0, None
+        if self.left_to_land is not None:
+            left = self.left_to_land - rows
+            self.left_to_land = left if left > 0 else self._expected
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Since the first rows: the start of a session is not counted."""
+        if self._first is None or self._last <= self._first[0]:
+            return None
+        return (self.rows - self._first[1]) / (self._last - self._first[0])
+
+    @property
+    def seconds_left(self) -> float | None:
+        rate = self.rows_per_second
+        if not rate or self.left_to_land is None or self.rows >= self.left_to_land:
+            return None
+        return (self.left_to_land - self.rows) / rate
+
+    @property
+    def text(self) -> str:
+        """`120,000 of 600,000 rows · 40,000 rows/s · 12 s left`, as far as known."""
+        if self.rows == 0:
+            return f"of {self.left_to_land:,} rows" if self.left_to_land else ""
+        known = self.left_to_land is not None and self.rows <= self.left_to_land
+        parts = [f"{self.rows:,} of {self.left_to_land:,} rows" if known else f"{self.rows:,} rows"]
+        if self.rows_per_second is not None:
+            parts.append(f"{self.rows_per_second:,.0f} rows/s")
+        if self.seconds_left is not None:
+            parts.append(f"{self.seconds_left:,.0f} s left")
+        return " · ".join(parts)

@@ -10,48 +10,39 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli import (
-    bookmarks,
-    connect,
-    connect_template,
-    postgres,
-    postgres_status,
-    rejects,
-    signal,
-    signal_status,
-)
-from headwater.cli.command import with_common_flags
-from headwater.cli.doctor import doctor
-from headwater.cli.jars import jars
-from headwater.cli.label import label
+from headwater.cli.command import with_common_flags, with_login
+from headwater.cli.commands import bookmarks, rejects
+from headwater.cli.commands.environment import connect, connector_template, postgres, signal
+from headwater.cli.commands.environment.doctor import doctor
+from headwater.cli.commands.environment.jars import jars
+from headwater.cli.commands.environment.schema import schema
+from headwater.cli.commands.environment.stack import stack
+from headwater.cli.commands.label import label
+from headwater.cli.commands.plan import check, plan
+from headwater.cli.commands.rewind import rewind
+from headwater.cli.commands.run import run
+from headwater.cli.commands.sql import sql
+from headwater.cli.commands.status import history, marks, status
+from headwater.cli.commands.verify import verify
 from headwater.cli.output import Output
-from headwater.cli.plan import check, plan
-from headwater.cli.postgres_flags import with_login
-from headwater.cli.rewind import rewind
-from headwater.cli.run import run
-from headwater.cli.schema import schema
-from headwater.cli.sql import sql
-from headwater.cli.stack import stack
-from headwater.cli.status import history, marks, status
-from headwater.cli.verify import verify
 
 _FIRST_STEPS = """\
 Headwater keeps an Apache Iceberg lakehouse in step with operational systems.
 
-  headwater demo                  a small shop, three cycles, a crash and its recovery: see it work
+  headwater demo                  a small shop, three cycles, a crash and its recovery: watch it work
   headwater plan content.yaml     what the next cycle would read; changes nothing
   headwater run content.yaml      read what is new and land it (--once: one cycle)
   headwater status                every pipeline's mark and last outcome
   headwater sql "SELECT …"        ask the lake
-  headwater doctor                is everything there that is needed?
+  headwater doctor                check the environment
 
 All commands: headwater --help
 """
 
 app = typer.Typer(
     name="headwater",
-    help="Keeps an Apache Iceberg lakehouse in step with operational systems, and never remembers more than what has "
-    "landed. Exits 0: done, 1: the run failed, 2: your input, 3: your environment.",
+    help="Keeps an Apache Iceberg lakehouse in step with operational systems, and never checkpoints ahead of the "
+    "data. Exits 0: done, 1: the run failed, 2: your input, 3: your environment.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -64,7 +55,7 @@ def first_steps(
     *,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Show the way in when no command is given."""
+    """Show the first steps when no command is given."""
     if version:
         typer.echo(f"headwater {__version__}")
     elif context.invoked_subcommand is None:
@@ -78,9 +69,9 @@ def demo(
 ) -> None:
     """Watch Headwater work, with a crash and its recovery.
 
-    A small shop in SQLite, three cycles into a local lake. The files stay, to be looked at.
+    A small shop in SQLite, three cycles into a local lake. The files stay for inspection.
     """
-    from headwater.cli.demo import run_demo  # noqa: PLC0415 - only the demo pays for it
+    from headwater.cli.commands.demo.demo import run_demo
 
     run_demo(folder, out)
 
@@ -117,12 +108,12 @@ def _add_group(
 
 _add_group(
     "rejects",
-    "Rows that were set aside because they could not be kept.",
+    "Rejected rows: their payload, reason and replay.",
     {"list": rejects.list_rejects, "show": rejects.show, "replay": rejects.replay},
 )
 _add_group(
     "bookmarks",
-    "What a source of objects remembers of each of them.",
+    "The bookmarks of an objects source, one per object.",
     {
         "list": bookmarks.list_bookmarks,
         "show": bookmarks.show,
@@ -140,9 +131,7 @@ _connect = _add_group(
         "apply": connect.apply,
         "status": connect.status,
         "restart": connect.restart,
-        "pause": connect.pause,
-        "resume": connect.resume,
-        "stop": connect.stop,
+        **{action.name: action.command for action in connect.ACTIONS},
         "delete": connect.delete,
         "plugins": connect.plugins,
         "validate": connect.validate,
@@ -150,18 +139,18 @@ _connect = _add_group(
 )
 _add_group(
     "template",
-    "Files of connectors to begin with.",
-    {"postgres": connect_template.postgres, "s3": connect_template.s3},
+    "Print connector files to start from.",
+    {"postgres": connector_template.postgres, "s3": connector_template.s3},
     within=_connect,
 )
 
 _add_group(
     "postgres",
-    "Whether PostgreSQL servers are ready for change capture, and how their slots stand.",
+    "Check and prepare PostgreSQL servers for change capture, and show their slots.",
     {
         "check": with_login(postgres.check),
         "prepare": with_login(postgres.prepare),
-        "status": postgres_status.status,
+        "status": postgres.status,
     },
 )
 _add_group(
@@ -171,9 +160,8 @@ _add_group(
         "init": with_login(signal.init),
         "snapshot": with_login(signal.snapshot),
         "stop": with_login(signal.stop),
-        "pause": with_login(signal.pause),
-        "resume": with_login(signal.resume),
-        "status": with_login(signal_status.status),
+        **{action.name: with_login(action.command) for action in signal.ACTIONS},
+        "status": with_login(signal.status),
     },
 )
 

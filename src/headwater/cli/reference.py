@@ -14,14 +14,13 @@ from typer.main import get_command
 
 from headwater.cli.command import COMMON_FLAGS
 from headwater.cli.main import app
-from headwater.config.descriptions import describe_fields, describe_model
-from headwater.config.expected import alternatives, describe, every_setting
-from headwater.config.frozen import OneKind, Settings, one_of
-from headwater.config.schema import SUBJECTS
+from headwater.config.load import SUBJECTS
+from headwater.config.problems import alternatives, describe, every_setting
+from headwater.config.settings import OneKind, Settings, describe_fields, describe_model, one_of
 from headwater.model.errors import HeadwaterError
 
-_MADE = "<!-- Made by `python -m headwater.cli.reference`; change the code instead. -->"
-_RETRY = {"later": "by itself", "operator": "after somebody acted", "never": "never"}
+_HEADER = "<!-- Made by `python -m headwater.cli.reference`; change the code instead. -->"
+_RETRY = {"later": "automatically", "operator": "after operator action", "never": "never"}
 
 
 def pages() -> Mapping[str, str]:
@@ -30,10 +29,10 @@ def pages() -> Mapping[str, str]:
 
 
 def _settings() -> str:
-    lines = [_MADE, "# Settings", ""]
+    lines = [_HEADER, "# Settings", ""]
     lines += [
         "`headwater schema` prints the same as JSON Schema for editors. `${NAME}` and `${NAME:-default}` are replaced",
-        "from the environment; `$${` stands for a plain `${`. Relative paths start at the file's folder.",
+        "from the environment; `$${` is a plain `${`. Relative paths start at the file's folder.",
         "A flag beats an environment variable, that beats the file, that beats the default.",
     ]
     titles = {
@@ -85,8 +84,8 @@ def _default(field: FieldInfo, model: type[Settings]) -> str:
         return "see below"
     if isinstance(value, dt.timedelta):
         return f"`{value.total_seconds():g}s`"
-    shown = value.reveal() if hasattr(value, "reveal") else value
-    return f"`{shown}`" if shown not in ([], {}, ()) else "none"
+    text = value.reveal() if hasattr(value, "reveal") else value
+    return f"`{text}`" if text not in ([], {}, ()) else "none"
 
 
 def _variable(prefix: str, name: str, field: FieldInfo) -> str:
@@ -97,11 +96,11 @@ def _variable(prefix: str, name: str, field: FieldInfo) -> str:
 
 def _commands() -> str:
     root: Any = get_command(app)
-    lines = [_MADE, "# Commands", "", root.help, ""]
+    lines = [_HEADER, "# Commands", "", root.help, ""]
     lines += [
-        'Every command has `--json`: data to stdout, talk to stderr, and `{"error": {"code", "message", "hint"}}`',
-        "on stdout when it fails. `headwater --install-completion` teaches your shell the commands and your",
-        "pipelines' names.",
+        'Every command has `--json`: data to stdout, messages to stderr, and `{"error": {"code", "message", "hint"}}`',
+        "on stdout when it fails. `headwater --install-completion` adds completion of commands and pipeline",
+        "names to your shell.",
         "",
         "| common to several commands | |",
         "| --- | --- |",
@@ -120,7 +119,7 @@ def _commands() -> str:
 
 
 def leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its whole name; `rejects list` is a command, `rejects` is none."""
+    """Every command with its whole name: `rejects list`, not `rejects`."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from leaves(command, f"{before}{name} ")
@@ -158,10 +157,10 @@ def _text(parameter: Any) -> str:
 
 
 def _errors() -> str:
-    lines = [_MADE, "# Errors", ""]
-    lines += ["Every error has a code, says what to do, and ends the command with an exit code. A running engine"]
-    lines += ["tries again by itself only where that can help.", ""]
-    lines += ["| code | exit | tried again | meaning |", "| --- | --- | --- | --- |"]
+    lines = [_HEADER, "# Errors", ""]
+    lines += ["Every error has a code, a remedy and an exit code. A running engine retries only where that can help."]
+    lines += [""]
+    lines += ["| code | exit | retried | meaning |", "| --- | --- | --- | --- |"]
     for kind in _tree(HeadwaterError):
         lines.append(f"| `{kind.code}` | {kind.exit_code} | {_RETRY[kind.retry]} | {_first_sentence(kind)} |")
     return "\n".join(lines) + "\n"

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headwater.model.types import MAX_DECIMAL_DIGITS
+
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([A-Za-z_][\w]*|\d+)|([<>(),:]))")
-_MOST_DIGITS = 38
 _ALIASES = {
     "byte": "tinyint",
     "short": "smallint",
@@ -26,7 +27,7 @@ SIMPLE = (
 
 @dataclass(frozen=True)
 class DdlType:
-    """`bigint`; `decimal` with its digits; `array`, `map` and `struct` with what is inside."""
+    """`bigint`; `decimal` with its digits; `array`, `map` and `struct` with their inner types."""
 
     name: str
     digits: tuple[int, int] = (0, 0)
@@ -43,7 +44,7 @@ class DdlColumn:
 
 
 def parse_ddl(text: str) -> tuple[DdlColumn, ...]:
-    """The columns that the text declares. Raises ValueError, which says where it stops making sense."""
+    """The columns that the text declares. Raises ValueError with the position of the mistake."""
     words = _Words(text)
     columns = tuple(_columns(words, colon=False))
     words.end()
@@ -55,7 +56,7 @@ def parse_ddl(text: str) -> tuple[DdlColumn, ...]:
 
 
 class _Quoted(str):
-    """A name in backticks: never a sign or a word of the language, whatever it looks like."""
+    """A name in backticks: never a sign or a keyword."""
 
     __slots__ = ()
 
@@ -73,7 +74,7 @@ class _Words:
 
     def take(self, what: str) -> str:
         if self._next == len(self._tokens):
-            raise ValueError(f"{self._text.strip()!r} ends where {what} should come")
+            raise ValueError(f"{self._text.strip()!r} ends before {what}")
         self._next += 1
         return self._tokens[self._next - 1][0]
 
@@ -84,9 +85,9 @@ class _Words:
         self._next += 1
 
     def skip(self, sign: str) -> bool:
-        found = self.peek() == sign
-        self._next += found
-        return found
+        matches = self.peek() == sign
+        self._next += matches
+        return matches
 
     def end(self) -> None:
         if self._next < len(self._tokens):
@@ -97,12 +98,12 @@ class _Words:
 def _tokens(text: str) -> Iterator[tuple[str, int]]:
     position = 0
     while text[position:].strip():
-        found = _TOKEN.match(text, position)
-        if not found:
+        match = _TOKEN.match(text, position)
+        if not match:
             raise ValueError(f"cannot read {text[position:].strip()[:20]!r}")
-        quoted, literal, word, sign = found.groups()
+        quoted, literal, word, sign = match.groups()
         yield (_Quoted(quoted.replace("``", "`")) if quoted else literal or word or sign), position
-        position = found.end()
+        position = match.end()
 
 
 def _columns(words: _Words, *, colon: bool) -> Iterator[DdlColumn]:
@@ -142,7 +143,9 @@ def _type(words: _Words) -> DdlType:
         words.expect("<")
         inside = tuple(_columns(words, colon=False))
     else:
-        raise ValueError(f"{written} is no type; there are {', '.join(SIMPLE)}, decimal(p,s), array, map and struct")
+        raise ValueError(
+            f"unknown type {written}; write one of {', '.join(SIMPLE)}, decimal(p,s), array, map and struct"
+        )
     words.expect(">")
     return DdlType(name, inside=inside)
 
@@ -155,9 +158,12 @@ def _digits(words: _Words) -> tuple[int, int]:
         scale = words.take("a number of digits")
     words.expect(")")
     if not (
-        precision.isdigit() and scale.isdigit() and int(scale) <= int(precision) <= _MOST_DIGITS and int(precision)
+        precision.isdigit()
+        and scale.isdigit()
+        and int(scale) <= int(precision) <= MAX_DECIMAL_DIGITS
+        and int(precision)
     ):
         raise ValueError(
-            f"decimal({precision},{scale}) is no type; at most {_MOST_DIGITS} digits, the scale within them"
+            f"decimal({precision},{scale}) is not supported; at most {MAX_DECIMAL_DIGITS} digits, the scale within them"
         )
     return int(precision), int(scale)

@@ -8,33 +8,91 @@ from typing import ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from headwater.config.files_sink import check_holds_messages
-from headwater.config.frozen import Duration, OneKind, Settings
-from headwater.config.kafka_source import KafkaSource
-from headwater.config.objects_source import ObjectsSource
-from headwater.config.postgres_source import PostgresSource
-from headwater.config.schedule import parse_every
-from headwater.config.sinks import SinkSettings, check_table_name
-from headwater.config.sql_source import SqlSource
+from headwater.config.settings import Duration, OneKind, Settings, parse_duration
+from headwater.config.sinks.console import ConsoleSinkSettings
+from headwater.config.sinks.files import FilesSinkSettings, check_holds_messages
+from headwater.config.sinks.iceberg import IcebergSinkSettings, check_table_name
+from headwater.config.sinks.kafka import KafkaSinkSettings
+from headwater.config.sources.kafka import KafkaSourceSettings
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.config.sources.postgres import PostgresSourceSettings
+from headwater.config.sources.sql import SqlSourceSettings
+
+_FORMS = "write a duration (5s, 10m) or a cron line in UTC (*/5 * * * *)"
+_SECONDS_ALONE = "write the unit too, for example 5s"
+
+
+def parse_every(text: object) -> dt.timedelta | str:
+    """A duration, or the cron line as it is. Raises ValueError with what to write."""
+    if isinstance(text, int | float):
+        raise ValueError(_SECONDS_ALONE)
+    if not isinstance(text, str):
+        raise ValueError(_FORMS)
+    if len(text.split()) > 1 or text.startswith("@"):
+        _check_cron(text)
+        return text
+    try:
+        interval = parse_duration(text)
+    except ValueError:
+        raise ValueError(_SECONDS_ALONE if text.strip().isdecimal() else _FORMS) from None
+    if not interval:
+        raise ValueError("write an interval above zero, for example 100ms")
+    return interval
+
+
+def next_cron(line: str, after: dt.datetime) -> dt.datetime:
+    """The first moment of a cron line after another one."""
+    from cronsim import CronSim
+
+    return next(CronSim(line, after.astimezone(dt.UTC)))
+
+
+def _check_cron(line: str) -> None:
+    from cronsim import CronSim, CronSimError
+
+    try:
+        next(CronSim(line, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)))
+    except CronSimError as error:
+        raise ValueError(f"not a cron line ({str(error).lower()}); {_FORMS}") from None
+    except StopIteration:
+        raise ValueError(f"a cron line that never comes true; {_FORMS}") from None
+
+
+class SinkSettings(OneKind):
+    """Where rows land: exactly one kind of sink per item."""
+
+    called: ClassVar[str] = "kind of sink"
+
+    console: ConsoleSinkSettings | None = None
+    """Print rows."""
+    files: FilesSinkSettings | None = None
+    """Write files."""
+    kafka: KafkaSinkSettings | None = None
+    """Write to a Kafka topic."""
+    iceberg: IcebergSinkSettings | None = None
+    """Write an Iceberg table."""
+
+
+DEFAULT_LEASE_SECONDS = 30
 
 
 class SourceSettings(OneKind):
-    """Where rows come from: exactly one kind of source."""
+    """The source of rows: exactly one kind."""
 
     called: ClassVar[str] = "kind of source"
 
-    sql: SqlSource | None = None
+    sql: SqlSourceSettings | None = None
     """Poll tables of a SQL database by a column that grows."""
-    kafka: KafkaSource | None = None
+    kafka: KafkaSourceSettings | None = None
     """Read topics of a Kafka cluster by their offsets."""
-    objects: ObjectsSource | None = None
-    """Watch a bucket or a folder, and read objects that are new or were changed."""
-    postgres: PostgresSource | None = None
-    """Capture changes straight from PostgreSQL's log."""
+    objects: ObjectsSourceSettings | None = None
+    """Watch a bucket or a folder, and read new and changed objects."""
+    postgres: PostgresSourceSettings | None = None
+    """Capture changes from PostgreSQL's WAL."""
 
 
-class PythonTransform(Settings):
-    """A function that takes a DataFrame and gives one."""
+class PythonTransformSettings(Settings):
+    """A function from DataFrame to DataFrame."""
 
     python: str = Field(pattern=r"^[\w.]+:\w+$", examples=["shop.clean:only_paid"])
     """`package.module:function`; the pipeline file's folder is on the path."""
@@ -44,25 +102,25 @@ class PipelineSettings(Settings):
     """One pipeline file."""
 
     pipeline: str = Field(min_length=1, examples=["content"])
-    """The pipeline's name: its progress is kept under it."""
+    """The pipeline's name, under which its progress is stored."""
     every: str | None = Field(default=None, examples=["5s", "*/5 * * * *"])
     """`5s`, or a cron line (`*/5 * * * *`, UTC); without it the pipeline runs once."""
     jitter: Duration | None = Field(default=None, examples=["2s"])
     """Start each cycle up to this much later, at random, so that many pipelines do not start at once."""
-    lease: Duration = Field(default="30s", validate_default=True, examples=["30s"])
-    """How long another process waits before it takes over from one that went silent."""
+    lease: Duration = Field(default=f"{DEFAULT_LEASE_SECONDS}s", validate_default=True, examples=["30s"])
+    """How long another process waits before it takes over from a silent one."""
     source: SourceSettings = Field(examples=["{sql: {url: …, table: …, cursor: …}}"])
-    """Where rows come from."""
-    transform: str | PythonTransform | None = Field(
+    """The source of rows."""
+    transform: str | PythonTransformSettings | None = Field(
         default=None, examples=["SELECT *, upper(state) AS state_code FROM rows"]
     )
     """Spark SQL over the view `rows`, or `python: package.module:function`."""
     sinks: list[SinkSettings] = Field(min_length=1, examples=["[console: {}]"])
-    """In this order; the mark moves when the last one has the rows."""
+    """In this order; the mark advances after the last one has landed the rows."""
     rejects: str | None = Field(default=None, examples=["lake.rejects.{stream}"])
-    """The Iceberg table for rows that cannot be kept; by default the first Iceberg sink's, with `__rejects` behind it."""
+    """The Iceberg table for rejects; by default the first Iceberg sink's table name with `__rejects` appended."""
     max_rejects: int = Field(default=1_000, ge=0)
-    """How many rows of one window of a stream may be set aside; with more of them it stops and its mark stays."""
+    """The limit of rejects per stream and window; above it the stream stops and its mark stays."""
 
     @property
     def rejects_table(self) -> str:
@@ -76,7 +134,7 @@ class PipelineSettings(Settings):
     @field_validator("sinks")
     @classmethod
     def _objects_can_be_replaced(cls, sinks: list[SinkSettings], info: ValidationInfo) -> list[SinkSettings]:
-        """Knows the source, which stands before; a source that has mistakes of its own is not looked at."""
+        """The source is validated before the sinks; a source with mistakes is not checked here."""
         source = info.data.get("source")
         if isinstance(source, SourceSettings):
             for number, sink in enumerate(sinks, start=1):
@@ -84,7 +142,7 @@ class PipelineSettings(Settings):
                     _check_names_objects(source, f"sinks[{number}].iceberg.mode: replace_object")
                 if sink.files and sink.files.layout == "connect":
                     check_holds_messages(source.kafka, source.kind, transformed=bool(info.data.get("transform")))
-            _check_somebody_removes(source, sinks)
+            _check_remover(source, sinks)
         return sinks
 
     @field_validator("every", mode="before")
@@ -119,7 +177,7 @@ def _check_names_objects(source: SourceSettings, wanted: str) -> None:
         )
 
 
-def _check_somebody_removes(source: SourceSettings, sinks: list[SinkSettings]) -> None:
+def _check_remover(source: SourceSettings, sinks: list[SinkSettings]) -> None:
     modes = {sink.iceberg.mode for sink in sinks if sink.iceberg}
     if source.objects and source.objects.deleted == "remove_rows" and "replace_object" not in modes:
         raise ValueError(

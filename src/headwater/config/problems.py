@@ -1,18 +1,140 @@
-"""What is wrong with a document, in words for people: every problem at once, each with its place and its remedy."""
+"""The problems of a document, in words for people: what is wrong, on which line, and which value is expected there."""
 
 from __future__ import annotations
 
+import datetime as dt
+import types
+import typing
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, Union
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from headwater.config.expected import Path, Spot, closest, describe, did_you_mean, homes, literals, spot_at
-from headwater.config.frozen import Settings, one_of
+from headwater.config.settings import SecretText, Settings, looks_secret, one_of
 from headwater.config.yaml_text import Document
-from headwater.model.errors import SettingsError, SettingsProblem
+from headwater.model.errors import SettingsError, SettingsProblem, closest, did_you_mean
 from headwater.model.secret import masked
+
+Path = tuple[str | int, ...]
+
+_WORDS: dict[object, tuple[str, str]] = {
+    str: ("a text", "texts"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true or false"),
+    SecretText: ("a text", "texts"),
+    dt.timedelta: ("a duration such as 5s or 10m", "durations"),
+}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The type at a path of a file, its field, and the settings that own it."""
+
+    annotation: Any
+    field: FieldInfo | None = None
+    owner: type[Settings] | None = None
+    secret: bool = False
+
+    @property
+    def model(self) -> type[Settings] | None:
+        return next((kind for kind in alternatives(self.annotation) if _is_settings(kind)), None)
+
+
+def expectation_at(root: type[Settings], path: Path) -> Expectation:
+    """Follow a path from the root; an unknown rest of the path is ignored."""
+    expected = Expectation(root)
+    for part in path:
+        expected = _step(expected, part)
+    return expected
+
+
+def describe(annotation: Any) -> str:
+    """`a whole number`, `append, merge or replace`, `a list of texts`."""
+    return one_of([_describe(kind) for kind in alternatives(annotation)])
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """The members of a union without None; anything else is its own only member."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return alternatives(typing.get_args(annotation)[0])
+    if origin in {Union, types.UnionType}:
+        return [kind for member in typing.get_args(annotation) for kind in alternatives(member)]
+    return [] if annotation is type(None) else [annotation]
+
+
+def literals(annotation: Any) -> list[str]:
+    """The words allowed, if words are among the alternatives."""
+    kinds = alternatives(annotation)
+    return [str(word) for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
+
+
+def homes(root: type[Settings], name: str) -> list[str]:
+    """The paths at which a setting of that name exists."""
+    return [".".join(path) for path, _, _ in every_setting(root) if path[-1] == name]
+
+
+def every_setting(
+    root: type[Settings], prefix: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], FieldInfo, type[Settings]]]:
+    """Path, field and owner of every setting; `[]` marks the items of a list."""
+    for name, field in root.model_fields.items():
+        path = (*prefix, name)
+        yield path, field, root
+        for kind in alternatives(field.annotation):
+            item = typing.get_args(kind)[0] if typing.get_origin(kind) is list else None
+            if _is_settings(kind):
+                yield from every_setting(kind, path)
+            elif _is_settings(item):
+                yield from every_setting(item, (*prefix, f"{name}[]"))
+
+
+def _step(expected: Expectation, part: str | int) -> Expectation:
+    for kind in alternatives(expected.annotation):
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if _is_settings(kind) and part in kind.model_fields:
+            field = kind.model_fields[str(part)]
+            return Expectation(
+                field.annotation, field, kind, expected.secret or SecretText in _leaves(field.annotation)
+            )
+        if origin is list and isinstance(part, int):
+            return Expectation(arguments[0], expected.field, expected.owner, expected.secret)
+        if origin is dict:
+            return Expectation(arguments[1], expected.field, expected.owner, expected.secret or looks_secret(str(part)))
+    return expected
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    return [
+        leaf
+        for kind in alternatives(annotation)
+        for leaf in (_leaves(typing.get_args(kind)[0]) if typing.get_origin(kind) is list else [kind])
+    ]
+
+
+def _describe(kind: Any) -> str:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return one_of([str(word) for word in arguments])
+    if origin is list:
+        item = arguments[0]
+        if _is_settings(item):
+            return f"a list, each item on a line that begins with '- ' and names one {item.called}"
+        return f"a list of {_WORDS[item][1]}" if item in _WORDS else "a list"
+    if origin is dict:
+        return "a mapping of names to texts"
+    if _is_settings(kind):
+        return f"a mapping with {one_of(list(kind.model_fields))}"
+    return _WORDS[kind][0] if kind in _WORDS else str(kind)
+
+
+def _is_settings(kind: Any) -> typing.TypeGuard[type[Settings]]:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
 
 _SHOWN = 40  # characters of a wrong value; the file has the rest
 
@@ -22,9 +144,9 @@ def settings_error(problems: Sequence[SettingsProblem]) -> SettingsError:
 
 
 def text_problems(document: Document, file: str) -> list[SettingsProblem]:
-    """What is wrong with the YAML itself."""
+    """Mistakes in the YAML itself."""
     return [
-        SettingsProblem(file, mistake.place.line, mistake.place.column, dotted(mistake.path), mistake.message)
+        SettingsProblem(file, mistake.position.line, mistake.position.column, dotted(mistake.path), mistake.message)
         for mistake in document.mistakes
     ]
 
@@ -32,7 +154,7 @@ def text_problems(document: Document, file: str) -> list[SettingsProblem]:
 def value_problems(
     error: ValidationError, model: type[Settings], document: Document, file: str
 ) -> list[SettingsProblem]:
-    """What is wrong with the values, one problem per place, in the order of the file."""
+    """Mistakes in the values, one per line and column, in the order of the file."""
     reported = {mistake.path for mistake in document.mistakes}
     found = [
         (path, detail)
@@ -42,17 +164,17 @@ def value_problems(
     unknown = [path for path, detail in found if detail["type"] == "extra_forbidden"]
     problems = []
     for path, detail in found:
-        spot = spot_at(model, path)
+        expected = expectation_at(model, path)
         if detail["type"] == "missing" and _is_misspelt(path, unknown):
             continue
-        place = document.nearest(path)
+        position = document.nearest(path)
         if detail["type"] not in {"missing", "extra_forbidden"}:
-            place = document.values.get(path, place)
-        message = _message(path, detail, spot, model, document)
+            position = document.values.get(path, position)
+        message = _message(path, detail, expected, model, document)
         if origin := document.origin(path):
             problems.append(SettingsProblem(origin, 0, 0, dotted(path), message))
         else:
-            problems.append(SettingsProblem(file, place.line, place.column, dotted(path), message))
+            problems.append(SettingsProblem(file, position.line, position.column, dotted(path), message))
     return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
 
@@ -65,7 +187,7 @@ def dotted(path: Path) -> str:
 
 
 def _located(error: ValidationError, value: Any) -> Iterator[tuple[Path, ErrorDetails]]:
-    """What pydantic complains about by path of the file, one each: of a union's branches only the one that was meant."""
+    """Pydantic's errors by path of the file, one each: of a union only the branch that fits best."""
     details: dict[Path, ErrorDetails] = {}
     branched: set[Path] = set()
     for detail in error.errors(include_url=False):
@@ -73,7 +195,7 @@ def _located(error: ValidationError, value: Any) -> Iterator[tuple[Path, ErrorDe
         branched |= branches
         details.setdefault(path, detail)
     for path, detail in details.items():
-        # A mapping was written: the branch that wants a text has nothing to say.
+        # A mapping was written: errors of the text branch do not matter.
         if path in branched and any(len(other) > len(path) and other[: len(path)] == path for other in details):
             continue
         yield path, detail
@@ -99,58 +221,60 @@ def _is_misspelt(missing: Path, unknown: Sequence[Path]) -> bool:
     return closest(str(missing[-1]), [str(name) for name in siblings]) is not None
 
 
-def _message(path: Path, detail: ErrorDetails, spot: Spot, model: type[Settings], document: Document) -> str:  # noqa: PLR0911 - one line per kind of mistake
-    found = _found(detail["input"], document.written.get(path), spot)
+def _message(path: Path, detail: ErrorDetails, expected: Expectation, model: type[Settings], document: Document) -> str:  # noqa: PLR0911 - one line per kind of mistake
+    found = _shown_value(detail["input"], document.written.get(path), expected)
     match detail["type"]:
         case "missing":
-            return f"missing; write for example {path[-1]}: {_example(spot)}"
+            return f"missing; write for example {path[-1]}: {_example(expected)}"
         case "extra_forbidden":
             return _unknown(path, model)
         case "value_error":
             reason = masked(document.without_variables(str(detail["ctx"]["error"])))
             return f"{found.removeprefix(', ')}: {reason}" if found and document.written.get(path) else reason
         case "literal_error":
-            words = literals(spot.annotation)
-            return f"expected {describe(spot.annotation)}{found}{did_you_mean(str(detail['input']), words)}"
+            words = literals(expected.annotation)
+            return f"expected {describe(expected.annotation)}{found}{did_you_mean(str(detail['input']), words)}"
         case "too_short" | "string_too_short":
-            return f"empty; write for example {path[-1]}: {_example(spot)}"
+            return f"empty; write for example {path[-1]}: {_example(expected)}"
         case "greater_than":
             return f"expected a number above {detail['ctx']['gt']}{found}"
         case "greater_than_equal":
             return f"expected {detail['ctx']['ge']} or more{found}"
         case "string_pattern_mismatch":
-            return f"not of the right form; write for example {path[-1]}: {_example(spot)}{found}"
-    return f"expected {describe(spot.annotation)}{found}{_as_mapping(spot, document.written.get(path))}"
+            return f"not of the right form; write for example {path[-1]}: {_example(expected)}{found}"
+    return f"expected {describe(expected.annotation)}{found}{_as_mapping(expected, document.written.get(path))}"
 
 
-def _as_mapping(spot: Spot, written: str | None) -> str:
+def _as_mapping(expected: Expectation, written: str | None) -> str:
     # `- console` is the start of the right thing.
-    return f"; write {written}: {{…}}" if spot.model and written in spot.model.model_fields else ""
+    return f"; write {written}: {{…}}" if expected.model and written in expected.model.model_fields else ""
 
 
 def _unknown(path: Path, model: type[Settings]) -> str:
-    owner = spot_at(model, path[:-1]).model or model
+    owner = expectation_at(model, path[:-1]).model or model
     name, known = str(path[-1]), list(owner.model_fields)
-    if places := homes(model, name):  # before what is only spelt alike here
-        return f"unknown {owner.called}; it belongs at {one_of(places)}"
+    if name in owner.removed:
+        return owner.removed[name]
+    if paths := homes(model, name):  # before a similar name here
+        return f"unknown {owner.called}; it belongs at {one_of(paths)}"
     if hint := did_you_mean(name, known):
         return f"unknown {owner.called}{hint}"
     return f"unknown {owner.called}; known here: {', '.join(known)}"
 
 
-def _example(spot: Spot) -> str:
-    if spot.field is not None and spot.field.examples:
-        return str(spot.field.examples[0])
-    return f"… ({describe(spot.annotation)})"
+def _example(expected: Expectation) -> str:
+    if expected.field is not None and expected.field.examples:
+        return str(expected.field.examples[0])
+    return f"… ({describe(expected.annotation)})"
 
 
-def _found(value: Any, written: str | None, spot: Spot) -> str:
+def _shown_value(value: Any, written: str | None, expected: Expectation) -> str:
     if isinstance(value, dict | list):
         return f", found {'a mapping' if isinstance(value, dict) else 'a list'}"
     if value is None:
         return ", found nothing"
-    if spot.secret or written is None:
+    if expected.secret or written is None:
         return ""
-    # G11: the text as it stands in the file, never what a variable put into it.
+    # G11: the text of the file, never the value of a variable.
     shown = masked(written)
     return f", found '{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}'"

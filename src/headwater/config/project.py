@@ -1,12 +1,53 @@
-"""Settings that pipelines share: `headwater.yaml`, optional, beside the pipelines."""
+"""Settings that pipelines share: `headwater.yaml`, optional, beside the pipelines. S3, Kafka Connect, the lake, Spark."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from headwater.config.connect import ConnectSettings
-from headwater.config.frozen import SecretText, Settings
-from headwater.config.s3 import S3Settings
+from headwater.config.settings import SecretText, Settings
+
+
+class S3Settings(Settings):
+    """For what is not written here AWS's own variables and files are asked (`AWS_ENDPOINT_URL`, `AWS_PROFILE`, …)."""
+
+    endpoint: str | None = Field(default=None, examples=["http://localhost:9000"])
+    """The server's address, where it is not Amazon's."""
+    region: str | None = Field(default=None, examples=["eu-central-1"])
+    """The bucket's region."""
+    access_key: SecretText | None = None
+    """With `secret_key`; otherwise AWS's own variables, profile or role."""
+    secret_key: SecretText | None = None
+    """With `access_key`."""
+    session_token: SecretText | None = None
+    """For keys that are lent for a while."""
+    profile: str | None = None
+    """A profile of AWS's configuration files."""
+    role: str | None = Field(default=None, examples=["arn:aws:iam::123456789012:role/reader"])
+    """A role to assume with the credentials that are found."""
+    anonymous: bool = False
+    """Sign nothing: for public buckets."""
+    path_style: bool | None = None
+    """The bucket in the path instead of in the host's name; by default where an `endpoint` is written."""
+
+
+class ConnectSettings(Settings):
+    """The REST interface of a Kafka Connect cluster; any worker works."""
+
+    url: str | None = Field(default=None, examples=["http://connect:8083"])
+    """Its address. Default: the worker of the local stack, if it runs, else http://localhost:8083."""
+    username: str | None = None
+    """For workers that ask for basic authentication."""
+    password: SecretText | None = None
+    """With `username`."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise ValueError(
+                "write an address such as http://connect:8083"
+            )  # the value stays out: it may hold a secret
+        return url
 
 
 class LakeSettings(Settings):

@@ -1,4 +1,4 @@
-"""YAML text → plain values, with the place of every key and value, and `${NAME}` replaced from the environment."""
+"""YAML text → plain values, with line and column of every key and value, and `${NAME}` from the environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _TAG = "tag:yaml.org,2002:"
 
-# What the YAML parser says → what to do about it.
+# The YAML parser's message → the remedy.
 _ADVICE = (
     (r"character '\\t'", "a tab indents this line; YAML wants spaces"),
     ("mapping values are not allowed", "a second ':' in one line; put the value in quotes, or check the indentation"),
@@ -34,7 +34,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """A line and a column, both from 1."""
 
     line: int
@@ -43,39 +43,39 @@ class Place:
 
 @dataclass(frozen=True)
 class Mistake:
-    """Something wrong with the text itself."""
+    """A mistake in the text itself."""
 
-    place: Place
+    position: Position
     path: Path
     message: str
 
 
 @dataclass
 class Document:
-    """One YAML document: its value, and where each part of it stands."""
+    """One YAML document: its value, and the position of each part."""
 
     value: Any = None
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
+    keys: dict[Path, Position] = field(default_factory=dict)
+    values: dict[Path, Position] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)  # scalars before any variable was replaced (G11)
     mistakes: list[Mistake] = field(default_factory=list)
     substituted: dict[str, str] = field(default_factory=dict)  # what a variable held → the variable
-    origins: dict[Path, str] = field(default_factory=dict)  # values that came from a variable or a flag instead
+    origins: dict[Path, str] = field(default_factory=dict)  # values from a variable or a flag
 
-    def nearest(self, path: Path) -> Place:
-        """Where the path, or the closest thing around it, is written."""
+    def nearest(self, path: Path) -> Position:
+        """The position of the path, or of its closest known parent."""
         while path and path not in self.keys:
             path = path[:-1]
-        return self.keys.get(path) or self.values.get((), Place(1, 1))
+        return self.keys.get(path) or self.values.get((), Position(1, 1))
 
     def without_variables(self, message: str) -> str:
-        """The message with the variable's name in place of what it held, which may be a secret (G11)."""
+        """The message with the variable's name in place of its value, which may be a secret (G11)."""
         for value in sorted(self.substituted, key=len, reverse=True):
             message = message.replace(value, self.substituted[value]) if value else message
         return message
 
     def supersede(self, path: Path, origin: str) -> None:
-        """The value at the path comes from elsewhere; what the text says there no longer matters."""
+        """Record that the value at the path comes from elsewhere, and drop the mistakes of the text there."""
         self.mistakes = [mistake for mistake in self.mistakes if mistake.path[: len(path)] != path]
         self.written = {known: text for known, text in self.written.items() if known[: len(path)] != path}
         self.origins[path] = origin
@@ -85,7 +85,7 @@ class Document:
 
 
 def read_documents(text: str, environment: Mapping[str, str]) -> Iterator[Document]:
-    """Every document of the text that is not empty. A text that is not YAML gives one document with the mistake."""
+    """Every document of the text that is not empty. A text that is not YAML yields one document with the mistake."""
     try:
         # Nodes, not values: they keep the places, and duplicate keys are still there to be seen.
         nodes = list(YAML(typ="safe", pure=True).compose_all(text))
@@ -109,10 +109,10 @@ class _Builder:
         self._open: list[Node] = []  # an alias may point at what encloses it
 
     def build(self, node: Node, path: Path) -> Any:
-        self._document.values[path] = _place(node)
-        self._document.keys.setdefault(path, _place(node))
+        self._document.values[path] = _position(node)
+        self._document.keys.setdefault(path, _position(node))
         if any(node is outer for outer in self._open):
-            self._mistake(node, path, "an alias points at what it stands in; write the value out")
+            self._mistake(node, path, "an alias points at its own parent; write the value out")
             return None
         self._open.append(node)
         try:
@@ -137,7 +137,7 @@ class _Builder:
                 first = self._document.keys[here].line
                 self._mistake(key, here, f"written twice; the first one is on line {first}: keep one of them")
                 continue
-            self._document.keys[here] = _place(key)
+            self._document.keys[here] = _position(key)
             own[name] = self.build(value, here)
         return {**merged, **own}
 
@@ -183,7 +183,7 @@ class _Builder:
         return value
 
     def _mistake(self, node: Node, path: Path, message: str) -> None:
-        self._document.mistakes.append(Mistake(_place(node), path, message))
+        self._document.mistakes.append(Mistake(_position(node), path, message))
 
 
 def _resolved(text: str, tag: str) -> Any:
@@ -200,14 +200,14 @@ def _resolved(text: str, tag: str) -> Any:
     return text
 
 
-def _place(node: Node) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _position(node: Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _unreadable(mark: Any, message: str) -> Document:
     document = Document()
-    place = Place(mark.line + 1, mark.column + 1) if mark is not None else Place(1, 1)
-    document.mistakes.append(Mistake(place, (), message))
+    position = Position(mark.line + 1, mark.column + 1) if mark is not None else Position(1, 1)
+    document.mistakes.append(Mistake(position, (), message))
     return document
 
 

@@ -1,18 +1,16 @@
-"""Labels: written into the source's log, found there by a window that ends at them, and made tags of the tables."""
+"""Labels: written into the source's WAL, read there by a window that ends at them, and set as tags on the tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.engine.parts import Parts
+from headwater.engine.pipeline import OpenPipeline
 from headwater.model.errors import InputError
-from headwater.model.label import check_label
-from headwater.model.lsn import lsn_number, lsn_text
-from headwater.model.lsn_mark import LsnMark, TableSeen
+from headwater.model.lsn_mark import LsnMark, TableState, lsn_number, lsn_text
 from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry
 from headwater.model.sink import Attempt, Tags
-from headwater.model.source import Labels
+from headwater.model.source import Labels, check_label
 from headwater.model.store import Store
 
 _RECENT = 200  # more cycles than end between two looks at the history
@@ -35,7 +33,7 @@ class Labelled:
 
 
 def labelled(end: Mark) -> Labelled:
-    """A table under a label that holds something else would be a lie: such tables are left out."""
+    """Which tables hold exactly what the source held at the labels; the others get no tag."""
     if not isinstance(end, LsnMark) or not end.labels:
         return Labelled()
     wrong = {stream: _why_not(table, end.lsn) for stream, table in sorted(end.tables.items())}
@@ -43,7 +41,7 @@ def labelled(end: Mark) -> Labelled:
     return Labelled(end.labels, exact, tuple(f"{stream}: {why}" for stream, why in wrong.items() if why))
 
 
-def _why_not(table: TableSeen, lsn: int) -> str:
+def _why_not(table: TableState, lsn: int) -> str:
     if table.copied_to is not None:
         return "it is being copied"
     if table.copied > lsn:
@@ -53,15 +51,15 @@ def _why_not(table: TableSeen, lsn: int) -> str:
     return f"it has to be copied again ({table.stale})" if table.stale else ""
 
 
-def tag_tables(parts: Parts, attempt: Attempt) -> Labelled:
-    """Tell every sink that can. Again in a recovery: what is there stays."""
+def tag_tables(pipeline: OpenPipeline, attempt: Attempt) -> Labelled:
+    """Tag in every sink that can. Repeated by a recovery: existing tags stay."""
     found = labelled(attempt.window.end)
     if found.labels:
-        parts.faults.reach("label.before")
-        for sink in parts.sinks():
+        pipeline.faults.reach("label.before")
+        for sink in pipeline.sinks():
             if isinstance(sink, Tags) and found.streams:
                 sink.tag(attempt, found.streams, found.labels)
-        parts.faults.reach("label.after")
+        pipeline.faults.reach("label.after")
     return found
 
 
@@ -79,25 +77,25 @@ class WrittenLabel:
         return any(is_noted(entry, self.text, self.place) for entry in self.store.history(self.pipeline, _RECENT))
 
 
-def write_label(parts: Parts, mark: Mark | None, text: str) -> WrittenLabel:
+def write_label(pipeline: OpenPipeline, mark: Mark | None, text: str) -> WrittenLabel:
     """Name this moment in the source's log. Raises InputError before anything is written."""
     check_label(text)
-    sinks = [sink for sink in parts.sinks() if isinstance(sink, Tags)]
-    if not isinstance(parts.source, Labels):
-        raise InputError(
-            f"{parts.name}: its source has no log that takes labels", hint="labels are for sources of kind postgres"
-        )
+    sinks = [sink for sink in pipeline.sinks() if isinstance(sink, Tags)]
+    if not isinstance(pipeline.source, Labels):
+        raise InputError(f"{pipeline.name}: its source has no log that takes labels", hint="use a postgres source")
     if not sinks:
-        raise InputError(f"{parts.name}: none of its sinks keeps labels", hint="write an iceberg sink")
+        raise InputError(f"{pipeline.name}: none of its sinks keeps labels", hint="add an iceberg sink")
     if not isinstance(mark, LsnMark) or not mark.slot:
         raise InputError(
-            f"{parts.name}: nobody would find the label: the source is not being read yet",
-            hint="let the pipeline run once before",
+            f"{pipeline.name}: cannot label: the pipeline has not created its slot yet",
+            hint="run it once first",
         )
-    taken = [name for sink in sinks for name in sink.tagged(parts.spark(), sorted(mark.tables), text)]
+    taken = [name for sink in sinks for name in sink.tagged(pipeline.spark(), sorted(mark.tables), text)]
     if taken:
-        raise InputError(f"{parts.name}: {text} is there already, on {', '.join(taken)}", hint="choose another name")
-    return WrittenLabel(parts.name, text, parts.source.label(text), parts.store)
+        raise InputError(
+            f"{pipeline.name}: label {text} exists already on {', '.join(taken)}", hint="choose another name"
+        )
+    return WrittenLabel(pipeline.name, text, pipeline.source.label(text), pipeline.store)
 
 
 def is_noted(entry: HistoryEntry, label: str, place: str) -> bool:

@@ -1,121 +1,341 @@
-"""A window on its way into every sink of a pipeline: read, transformed, landed stream by stream."""
+"""A window into every sink of a pipeline: read, transformed, landed stream by stream.
+
+The first sink's splits are cached for the next ones, so a source is read and decoded once per window. The cache lies
+in a folder of this machine until the window has landed; tasks on other machines do not see it and read for
+themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from headwater.engine.attempting import attempt_at, for_stream
-from headwater.engine.going_on import OwnFailures
-from headwater.engine.kept_splits import kept_for
-from headwater.engine.lease import HeldLease
-from headwater.engine.parts import Parts
-from headwater.engine.side_by_side import side_by_side
-from headwater.model.errors import HeadwaterError
+from headwater.engine.journal import Journal
+from headwater.engine.labels import labelled, tag_tables
+from headwater.engine.pipeline import OpenPipeline
+from headwater.engine.result import CycleReport
+from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
-from headwater.model.rows import Rows
-from headwater.model.sink import Attempt, Sink
+from headwater.model.rows import OnReject, Rows, Split
+from headwater.model.sink import Attempt, LandsSideBySide, Sink
+from headwater.model.source import DefersParts, IsolatesStreams, Source
 from headwater.model.window import Window
 
-Landings = tuple[Landing, ...]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+_SHOWN_OBJECTS = 5
 
 
-class Lander:
-    """The sinks of one pipeline, for one cycle."""
+@dataclass(frozen=True)
+class LandedWindow:
+    """What came of landing a window."""
 
-    def __init__(self, parts: Parts, lease: HeldLease, run: str) -> None:
-        self._parts, self._lease, self._run = parts, lease, run
-        self._failures: OwnFailures | None = None
+    landings: tuple[Landing, ...]
+    failed: Mapping[str, HeadwaterError]  # streams that failed on their own, while the others landed
 
-    @property
-    def failed(self) -> Mapping[str, HeadwaterError]:
-        """Streams that failed by themselves, and why."""
-        return self._failures.found if self._failures else {}
 
-    def attempt_at(self, window: Window) -> Attempt:
-        self._failures = OwnFailures(self._parts.source, window)
-        return attempt_at(self._parts, self._lease, self._run, window)
+def land_window(
+    pipeline: OpenPipeline,
+    journal: Journal,
+    report: CycleReport,
+    window: Window,
+    *,
+    read: Window | None = None,
+    known: tuple[Landing, ...] | None = None,
+    save: Callable[[tuple[Landing, ...]], None],
+    save_last: bool = False,
+    tag: bool = True,
+) -> LandedWindow:
+    """Read the window and land it in every sink, stream by stream, then tag the tables where it ends at a label.
 
-    def land(
+    `read`: the part of the window to read, where the rest has landed. `known`: what an earlier process has landed, and
+    sinks are asked about the rest; None: the first try. `save` receives the landings so far, as long as more are to come.
+    """
+    attempt = begin_attempt(pipeline, journal, window)
+    lander = _Lander(pipeline, journal, report, attempt, known)
+    save_last = save_last or bool(labelled(window.end).labels)
+    landings = lander.land(read or window, lambda landed, left: save(landed) if left or save_last else None)
+    deferred = sorted(pipeline.rejects.deferred)
+    if deferred:
+        shown = ", ".join(deferred[:_SHOWN_OBJECTS]) + (", …" if len(deferred) > _SHOWN_OBJECTS else "")
+        report.warn(
+            f"skipped {len(deferred):,} unreadable object{'s' if len(deferred) != 1 else ''}: {shown} (will retry)"
+        )
+    if tag:
+        labels = tag_tables(pipeline, attempt)
+        if labels.labels:
+            report.event("labelled", labels=", ".join(labels.labels), tables=len(labels.streams))
+            report.warn(*(f"label {', '.join(labels.labels)}: no tag for {stream}" for stream in labels.left_out))
+    return LandedWindow(landings, lander.failures.errors)
+
+
+class _Lander:
+    """The sinks of one pipeline, for one try at one window."""
+
+    def __init__(
         self,
+        pipeline: OpenPipeline,
+        journal: Journal,
+        report: CycleReport,
         attempt: Attempt,
-        window: Window,
-        known: Landings | None,
-        save: Callable[[Landings, int], None],
-    ) -> Landings:
-        """Land what is read of `window` everywhere; streams that failed by themselves are in `failed`.
+        known: tuple[Landing, ...] | None,
+    ) -> None:
+        self._pipeline, self._journal, self._report = pipeline, journal, report
+        self._attempt, self._known = attempt, known
+        self._transformed: dict[str, Rows] = {}
+        self.failures = StreamFailures(pipeline.source, attempt.window)
 
-        `known` is what has landed by an earlier process, which sinks are asked about too; None: this is the first try.
-        `save` is told of every landing, and how many may still come.
-        """
-        parts, failures = self._parts, self._failures
-        assert failures is not None  # noqa: S101 - there is an attempt
-        landed = known or ()
-        parts.faults.reach("read.before")
-        sinks = parts.sinks()
-        with ExitStack() as reading:
-            streams = reading.enter_context(parts.source.read(window))
-            watched = [parts.rejects.tray.watching(stream) for stream in streams]
-            kept = reading.enter_context(kept_for(len(sinks), watched))
-            made = [failures.noting(rows.stream, partial(parts.transformed, rows)) for rows in kept]
-            rows = [one for one in made if one is not None]
-            parts.faults.reach("read.after")
+    def land(self, window: Window, save: Callable[[tuple[Landing, ...], int], None]) -> tuple[Landing, ...]:
+        """Land what `window` brings. `save` receives the landings so far, and how many may still come."""
+        pipeline, failures = self._pipeline, self.failures
+        landed = self._known or ()
+        pipeline.faults.reach("read.before")
+        sinks = pipeline.sinks()
+        with ExitStack() as open_rows:
+            streams = open_rows.enter_context(pipeline.source.read(window))
+            collected = [pipeline.rejects.collector.collecting(stream) for stream in streams]
+            rows = open_rows.enter_context(cached_splits(len(sinks), collected))
+            pipeline.faults.reach("read.after")
             left = len(sinks) * len(rows)
             for sink in sinks:
-                going = [one for one in rows if one.stream not in failures.found]
-                left -= len(rows) - len(going)
-                for landing in side_by_side(sink, going, partial(self._landing, failures, sink, attempt, known)):
+                healthy = [stream for stream in rows if stream.stream not in failures.errors]
+                left -= len(rows) - len(healthy)
+                for landing in land_streams(sink, healthy, partial(self._land_or_note, sink)):
                     left -= 1
                     if landing is not None:
-                        landed = with_landings(landed, landing, *parts.rejects.landings())
+                        landed = with_landings(landed, landing, *pipeline.rejects.landings())
                         save(landed, left)
         return landed
 
-    def _landing(
-        self, failures: OwnFailures, sink: Sink, attempt: Attempt, known: Landings | None, stream: Rows
-    ) -> Landing | None:
-        return failures.noting(stream.stream, partial(self._land, sink, attempt, known, stream))
+    def _land_or_note(self, sink: Sink, rows: Rows) -> Landing | None:
+        return self.failures.noting(rows.stream, partial(self._land, sink, rows))
 
-    def _land(self, sink: Sink, attempt: Attempt, known: Landings | None, stream: Rows) -> Landing:
+    def _land(self, sink: Sink, rows: Rows) -> Landing:
         """One stream in one sink."""
-        parts = self._parts
-        own = for_stream(parts, self._lease, attempt, stream.stream)
-        landing = None if known is None else self._known(sink, stream, own, known)
+        pipeline = self._pipeline
+        attempt = stream_attempt(pipeline, self._journal, self._attempt, rows.stream)
+        landing = self._landed_before(sink, rows, attempt)
         if landing is None:
-            parts.faults.reach("land.before")
-            landing = sink.land(own, stream)
-            parts.rejects.settle(stream.stream)  # again, for a sink that publishes while it reads
-            parts.faults.reach("land.after")
-            self._tell(landing)
+            pipeline.faults.reach("land.before")
+            landing = sink.land(attempt, self._transform(rows))
+            pipeline.rejects.settle(rows.stream)  # again, for a sink that publishes while it reads
+            pipeline.faults.reach("land.after")
+            self._log_landing(landing)
         return landing
 
-    def _known(self, sink: Sink, rows: Rows, attempt: Attempt, known: Sequence[Landing]) -> Landing | None:
-        for landing in known:
+    def _transform(self, rows: Rows) -> Rows:
+        """Once per window, for all sinks; not before a sink lands the stream: a transform needs a session."""
+        if rows.stream not in self._transformed:
+            self._transformed[rows.stream] = self._pipeline.transformed(rows)
+        return self._transformed[rows.stream]
+
+    def _landed_before(self, sink: Sink, rows: Rows, attempt: Attempt) -> Landing | None:
+        if self._known is None:
+            return None
+        for landing in self._known:
             if (landing.sink, landing.stream) == (sink.label, rows.stream):
                 return landing
         proven = sink.landed(attempt, rows.stream)
         if proven:
-            self._log("already landed", sink=sink.label, stream=rows.stream, rows=proven.rows)
+            self._report.event("already landed", sink=sink.label, stream=rows.stream, rows=proven.rows)
         return proven
 
-    def _tell(self, landing: Landing) -> None:
-        aside = sum(found.rows for found in self._parts.rejects.landings() if found.stream == landing.stream)
+    def _log_landing(self, landing: Landing) -> None:
+        rejected = sum(one.rows for one in self._pipeline.rejects.landings() if one.stream == landing.stream)
         removed = landing.proof.get("removed")
-        self._log(
+        self._report.event(
             "landed",
             sink=landing.sink,
             stream=landing.stream,
             rows=landing.rows,
             **({"removed": removed} if removed else {}),
-            **({"rejected": aside} if aside else {}),
+            **({"rejected": rejected} if rejected else {}),
             seconds=f"{landing.seconds:.2f}",
         )
 
-    def _log(self, event: str, **fields: object) -> None:
-        self._parts.log.event(self._parts.name, event, run=self._run, **fields)
+
+class StreamFailures:
+    """Errors of single streams of one window, while the others land. Streams may come from several threads."""
+
+    def __init__(self, source: Source, window: Window) -> None:
+        self._isolates = isinstance(source, IsolatesStreams) and source.apart(window, frozenset()) is not None
+        self._lock = threading.Lock()
+        self.errors: dict[str, HeadwaterError] = {}
+
+    def noting(self, stream: str, work: Callable[[], T]) -> T | None:
+        """The work's result; None if it failed with an error that concerns this stream only."""
+        try:
+            return work()
+        except HeadwaterError as error:
+            if not (self._isolates and is_of_one_stream(error)):
+                raise
+            with self._lock:
+                self.errors[stream] = error
+            return None
 
 
-def with_landings(landed: Landings, *more: Landing) -> Landings:
+def with_landings(landed: tuple[Landing, ...], *more: Landing) -> tuple[Landing, ...]:
     newer = {(landing.sink, landing.stream) for landing in more}
-    return (*(x for x in landed if (x.sink, x.stream) not in newer), *more)
+    return (*(old for old in landed if (old.sink, old.stream) not in newer), *more)
+
+
+def begin_attempt(pipeline: OpenPipeline, journal: Journal, window: Window) -> Attempt:
+    """One try of all sinks at a window: they publish only under the lease, and behind the window's rejects."""
+    attempt = Attempt(
+        pipeline=pipeline.name,
+        run=journal.run,
+        window=window,
+        epoch=journal.lease.epoch,
+        faults=pipeline.faults,
+        clear_to_publish=journal.ensure_lease,
+        spark=pipeline.spark,
+        progress=lambda count: pipeline.log.rows(pipeline.name, count),
+    )
+    source = pipeline.source
+    defer = partial(source.postpone, window, lease=journal.lease) if isinstance(source, DefersParts) else None
+    pipeline.rejects.begin(attempt, defer)
+
+    def clear_to_publish() -> None:
+        pipeline.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them
+        journal.ensure_lease()
+
+    collector = pipeline.rejects.collector
+    return replace(
+        attempt,
+        clear_to_publish=clear_to_publish,
+        set_aside=collector.for_sinks(),
+        parts_aside=lambda: frozenset(reject.part for reject in collector.rejects() if reject.part),
+    )
+
+
+def stream_attempt(pipeline: OpenPipeline, journal: Journal, attempt: Attempt, stream: str) -> Attempt:
+    """The same try for one stream, which publishes behind its own rejects only."""
+
+    def clear_to_publish() -> None:
+        pipeline.rejects.settle(stream)
+        journal.ensure_lease()
+
+    return replace(attempt, clear_to_publish=clear_to_publish)
+
+
+def land_streams(sink: Sink, streams: Sequence[Rows], land: Callable[[Rows], T]) -> Iterator[T]:
+    """The landings as they come, several at a time where the sink can.
+
+    A stream that fails ends the window when those beside it are done; no other is begun.
+    """
+    at_once = min(sink.streams_at_once if isinstance(sink, LandsSideBySide) else 1, len(streams))
+    if at_once <= 1:
+        yield from map(land, streams)
+        return
+    with ThreadPoolExecutor(at_once) as threads:
+        futures = [threads.submit(land, stream) for stream in streams]
+        try:
+            for done in as_completed(futures):
+                yield done.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+@contextmanager
+def cached_splits(sinks: int, streams: Sequence[Rows]) -> Iterator[Sequence[Rows]]:
+    """The same rows; for several sinks, what the first one reads is cached."""
+    if sinks < 2:  # noqa: PLR2004 - one sink reads once
+        yield streams
+        return
+    with tempfile.TemporaryDirectory(prefix="headwater-", ignore_cleanup_errors=True) as folder:
+        yield [_cached(rows, Path(folder) / str(number)) for number, rows in enumerate(streams)]
+
+
+def _cached(rows: Rows, folder: Path) -> Rows:
+    if rows.splits is None:
+        return rows
+    folder.mkdir()
+    splits = [CachedSplit(split, str(folder / str(number))) for number, split in enumerate(rows.splits)]
+    return replace(rows, splits=tuple(splits))
+
+
+@dataclass(frozen=True)
+class CachedSplit:
+    """A split that is read from its source once."""
+
+    split: Split
+    path: str
+
+    @property
+    def rows(self) -> int | None:
+        return self.split.rows
+
+    def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
+        cached = self._open()
+        return self._read_and_cache(on_reject) if cached is None else cached
+
+    def _open(self) -> Iterator[pa.RecordBatch] | None:
+        import pyarrow as pa
+
+        try:
+            file = pa.memory_map(self.path)
+        except OSError:
+            return None  # not read yet, or read on another machine
+        reader: Iterator[pa.RecordBatch] = iter(pa.ipc.open_stream(file))
+        return reader
+
+    def _read_and_cache(self, on_reject: OnReject | None) -> Iterator[pa.RecordBatch]:
+        """Read, and write to the cache on the way. Only a whole split gets its name; a full disk ends the caching."""
+        writer = _CacheWriter(f"{self.path}.{uuid.uuid4().hex}")
+        try:
+            for batch in self.split.read(on_reject):
+                writer.add(batch)
+                yield batch
+            writer.finish(self.path)
+        finally:
+            writer.discard()
+
+
+class _CacheWriter:
+    def __init__(self, path: str) -> None:
+        self._path, self._failed = path, False
+        self._file: pa.OSFile | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._failed:
+            return
+        try:
+            if self._writer is None:
+                self._begin(batch.schema)
+            assert self._writer is not None  # noqa: S101 - it has begun
+            self._writer.write_batch(batch)
+        except OSError:
+            self._failed = True
+
+    def _begin(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
+        self._file = pa.OSFile(self._path, "wb")
+        self._writer = pa.ipc.new_stream(self._file, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+
+    def finish(self, path: str) -> None:
+        """A split without rows is not cached: it costs nothing to read."""
+        if self._writer is None or self._file is None or self._failed:
+            return
+        try:
+            self._writer.close()
+            self._file.close()
+            Path(self._path).rename(path)
+        except OSError:
+            self._failed = True
+
+    def discard(self) -> None:
+        Path(self._path).unlink(missing_ok=True)

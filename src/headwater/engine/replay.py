@@ -1,33 +1,27 @@
-"""Rejects tried again, under today's settings: what lands now is no reject any more.
+"""Replay of rejects under today's settings: what lands is removed from the rejects.
 
-What the source set aside is read anew from it and lands in every sink; what a sink set aside is tried in that sink alone,
-since the others hold it. A crash in between is repaired by a second replay: sinks recognise it, as they do a window, by
-the rejects that land. Those that still fail have no part in its name: mended later, they are another replay.
+Rejects of the source are read anew from it and land in every sink; rejects of a sink are tried in that sink alone,
+since the others hold the row. A second replay repairs a crash: sinks recognise it, as they do a window, by the rejects
+that land. Those that still fail are not part of its name: fixed later, they are another replay.
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from headwater.engine.attempting import attempt_at
-from headwater.engine.lease import HeldLease, held_lease
-from headwater.engine.parts import Parts
-from headwater.engine.reject_rows import rows_of_sink_rejects, sink_schema
-from headwater.engine.reject_shelf import KeptReject, take_away
-from headwater.engine.rejects import Rejects
-from headwater.engine.result import CycleResult
+from headwater.engine.journal import Journal, open_journal
+from headwater.engine.landing import begin_attempt
+from headwater.engine.pipeline import OpenPipeline
+from headwater.engine.rejects.collector import Rejects
+from headwater.engine.rejects.table import StoredReject, remove, rows_of_sink_rejects, sink_schema
 from headwater.model.errors import InputError, RunError
 from headwater.model.landing import Landing
 from headwater.model.marks import Mark
-from headwater.model.progress import Progress
-from headwater.model.rejects import SINK, Reject
-from headwater.model.rows import Rows, SplitRows
-from headwater.model.source import Postpones, Replays
+from headwater.model.rows import SINK, Reject, Rows
+from headwater.model.source import DefersParts, Replays
 from headwater.model.window import Window
 
 
@@ -37,113 +31,111 @@ class Replayed:
 
     tried: int
     landed: int  # rows in the first sink that took any
-    left: int  # rejects that still cannot be kept
-    queued: int = 0  # parts (objects) that the next cycle reads again
+    left: int  # rejects that still cannot be stored
+    queued: int = 0  # pipeline (objects) that the next cycle reads again
 
 
-def replay(parts: Parts, kept: Sequence[KeptReject]) -> Replayed:
+def replay(pipeline: OpenPipeline, stored: Sequence[StoredReject]) -> Replayed:
     """Land the rejects, in the order of the sinks; those that still fail stay where they are."""
-    began = time.monotonic()
-    with held_lease(parts.store, parts.name, parts.owner, parts.lease_seconds) as lease:
-        progress = parts.store.load(parts.name)
-        window = _window(progress, kept)
-        done = _Replay(parts, lease, progress)
-        whole = [one for one in kept if one.reject.part]
-        if whole:
-            done.bring_again(whole)
-        for some in _groups([one for one in kept if not one.reject.part]):
-            done.replay(some)
-        result = CycleResult(parts.name, done.run, "landed", (window,), tuple(done.landings), time.monotonic() - began)
-        why = f"replayed {len(kept)} reject{'s' if len(kept) != 1 else ''}"
-        parts.store.swap(lease.lease, progress, progress, result.entry(parts.owner, lease.lease.epoch, why=why))
-    return Replayed(len(kept), done.rows, done.left, done.queued)
+    with open_journal(pipeline.store, pipeline.name, pipeline.owner, pipeline.lease_seconds) as journal:
+        _window(journal, stored)  # raises before anything is read
+        done = _Replay(pipeline, journal)
+        objects = [one for one in stored if one.reject.part]
+        if objects:
+            done.bring_again(objects)
+        for group in _groups([one for one in stored if not one.reject.part]):
+            done.replay(group)
+        journal.record("landed", done.landings, f"replayed {len(stored)} reject{'s' if len(stored) != 1 else ''}")
+    return Replayed(len(stored), done.rows, done.left, done.queued)
 
 
 class _Replay:
-    def __init__(self, parts: Parts, lease: HeldLease, progress: Progress) -> None:
-        self._parts, self._lease, self._progress = parts, lease, progress
-        self.run = uuid.uuid4().hex[:12]
+    def __init__(self, pipeline: OpenPipeline, journal: Journal) -> None:
+        self._pipeline, self._journal = pipeline, journal
         self.landings: list[Landing] = []
         self.rows, self.left, self.queued = 0, 0, 0
 
-    def bring_again(self, kept: Sequence[KeptReject]) -> None:
-        """Rejects that stand for a whole part: a window brings it, and sets it aside again if it must."""
-        source = self._parts.source
-        if not isinstance(source, Postpones):
-            raise InputError(f"{self._parts.name}: {source.address} cannot bring parts again", hint="rewind instead")
-        self.queued += source.bring_again([one.reject for one in kept], self._lease.lease)
-        take_away(self._parts.spark(), kept)
+    def bring_again(self, stored: Sequence[StoredReject]) -> None:
+        """Rejects that stand for a whole object: the next window reads it, and rejects it again if it must."""
+        source = self._pipeline.source
+        if not isinstance(source, DefersParts):
+            raise InputError(
+                f"{self._pipeline.name}: {source.address} cannot bring pipeline again", hint="rewind instead"
+            )
+        self.queued += source.bring_again([one.reject for one in stored], self._journal.lease)
+        remove(self._pipeline.spark(), stored)
 
-    def replay(self, kept: Sequence[KeptReject]) -> None:
+    def replay(self, stored: Sequence[StoredReject]) -> None:
         """Rejects that one landing in each of their sinks can take."""
-        parts, label = self._parts, kept[0].reject.place.get(SINK)
-        sinks = [sink for sink in parts.sinks() if label in (None, sink.label)]
+        pipeline, label = self._pipeline, stored[0].reject.place.get(SINK)
+        sinks = [sink for sink in pipeline.sinks() if label in (None, sink.label)]
         if not sinks:
-            raise InputError(f"{parts.name}: there is no sink {label}, which set rows aside", hint="rewind instead")
-        attempt = attempt_at(parts, self._lease, self.run, _window(self._progress, kept))
-        rejects = parts.rejects
-        rejects.tray.limit = max(rejects.tray.limit, len(kept))  # they were borne once, in many windows
-        with _rows(parts, label, [one.reject for one in kept], attempt.window.end) as streams:
-            watched = [rejects.tray.watching(stream) for stream in streams]
-            failed = _failing(rejects, watched)
-            mended = [one for one in kept if one.reject.id not in failed]
-            attempt = replace(attempt, window=_window(self._progress, mended))
-            rows = [parts.transformed(stream) if label is None else stream for stream in watched]
+            raise InputError(
+                f"{pipeline.name}: the sink {label} that rejected rows no longer exists", hint="rewind instead"
+            )
+        attempt = begin_attempt(pipeline, self._journal, _window(self._journal, stored))
+        rejects = pipeline.rejects
+        rejects.collector.limit = max(rejects.collector.limit, len(stored))  # they were accepted once, in many windows
+        with _rows(pipeline, label, [one.reject for one in stored], attempt.window.end) as streams:
+            collected = [rejects.collector.collecting(stream) for stream in streams]
+            failed = _failing(rejects, collected)
+            fixed = [one for one in stored if one.reject.id not in failed]
+            attempt = replace(attempt, window=_window(self._journal, fixed))
+            transformed = label is None and fixed
+            rows = [pipeline.transformed(stream) if transformed else stream for stream in collected]
             landings = [
                 sink.landed(attempt, stream.stream) or sink.land(attempt, stream)
-                for sink in (sinks if mended else ())
+                for sink in (sinks if fixed else ())
                 for stream in rows
             ]
-        failed = frozenset(reject.id for reject in rejects.tray.found())  # by a sink, too
-        take_away(parts.spark(), [one for one in mended if one.reject.id not in failed])
+        failed = frozenset(reject.id for reject in rejects.collector.rejects())  # by a sink, too
+        remove(pipeline.spark(), [one for one in fixed if one.reject.id not in failed])
         self.landings += (*landings, *rejects.landings())
         self.rows += sum(landing.rows for landing in landings if landing.sink == sinks[0].label)
         self.left += len(failed)
 
 
 @contextmanager
-def _rows(parts: Parts, label: str | int | None, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:
+def _rows(
+    pipeline: OpenPipeline, label: str | int | None, rejects: Sequence[Reject], mark: Mark
+) -> Iterator[Sequence[Rows]]:
     if label is not None:
         yield [rows_of_sink_rejects(rejects)]
         return
-    if not isinstance(parts.source, Replays):
+    if not isinstance(pipeline.source, Replays):
         raise InputError(
-            f"{parts.name}: rejects of {parts.source.address} cannot be replayed: the log has gone on since",
-            hint="correct the rows in the source, which brings them again; or copy their tables again: "
-            f"headwater rewind {parts.name} TABLE… --to snapshot --why TEXT",
+            f"{pipeline.name}: rejects of {pipeline.source.address} cannot be replayed: the WAL behind them is gone",
+            hint="correct the rows in the source, which captures them again; or copy their tables again: "
+            f"headwater rewind {pipeline.name} TABLE… --to snapshot --why TEXT",
         )
-    with parts.source.replay(rejects, mark) as streams:
+    with pipeline.source.replay(rejects, mark) as streams:
         yield streams
 
 
-def _groups(kept: Sequence[KeptReject]) -> list[list[KeptReject]]:
+def _groups(stored: Sequence[StoredReject]) -> list[list[StoredReject]]:
     """Those of the source together; those of a sink by stream and columns."""
-    groups: dict[tuple[object, ...], list[KeptReject]] = {}
-    for one in kept:
+    groups: dict[tuple[object, ...], list[StoredReject]] = {}
+    for one in stored:
         label = one.reject.place.get(SINK)
         group = () if label is None else (label, one.reject.stream, sink_schema(one.reject))
         groups.setdefault(group, []).append(one)
     return list(groups.values())
 
 
-def _failing(rejects: Rejects, watched: Sequence[Rows]) -> frozenset[str]:
-    """The ids of those that still cannot be kept; they are back in their table before anything lands (G8)."""
-    for rows in watched:
-        for split in rows.splits if isinstance(rows, SplitRows) else ():
+def _failing(rejects: Rejects, collected: Sequence[Rows]) -> frozenset[str]:
+    """The ids of those that still cannot be stored; they are back in their table before anything lands (G8)."""
+    for rows in collected:
+        for split in rows.splits or ():
             for _ in split.read():
                 pass
     rejects.settle()
-    return frozenset(reject.id for reject in rejects.tray.found())
+    return frozenset(reject.id for reject in rejects.collector.rejects())
 
 
-def _window(progress: Progress, kept: Sequence[KeptReject]) -> Window:
-    """Its name holds the runs that set them aside: what failed once more has another, and is tried anew."""
-    if progress.intent:
-        raise RunError(
-            f"{progress.pipeline}: a window is unfinished ({progress.intent.window})",
-            hint="finish it first: headwater run FILE --once",
-        )
-    if progress.mark is None:
-        raise RunError(f"{progress.pipeline}: there is no mark; its rejects are read again by the next run anyway")
-    names = sorted(f"{one.reject.id} {one.run}" for one in kept)
-    return Window(progress.mark, progress.mark, "replay-" + hashlib.sha256("".join(names).encode()).hexdigest()[:24])
+def _window(journal: Journal, stored: Sequence[StoredReject]) -> Window:
+    """Its name holds the runs that rejected them: what fails once more has another name, and is tried anew."""
+    journal.require_finished()
+    if journal.mark is None:
+        raise RunError(f"{journal.pipeline}: there is no mark; the next run reads its rejects again anyway")
+    names = sorted(f"{one.reject.id} {one.run}" for one in stored)
+    return Window(journal.mark, journal.mark, "replay-" + hashlib.sha256("".join(names).encode()).hexdigest()[:24])

@@ -1,4 +1,4 @@
-"""Many pipelines in one process, one thread each, until told to stop."""
+"""Many pipelines in one process, one thread each, by their schedules, until stopped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headwater.config.pipeline import next_cron, parse_every
 from headwater.engine.cycle import run_cycle
-from headwater.engine.parts import Parts
+from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.result import CycleResult
-from headwater.engine.schedule import backoff_seconds, next_start, worth_retrying
+from headwater.engine.retry import backoff_seconds, worth_retrying
 
 Report = Callable[[CycleResult], None]
 
@@ -22,7 +23,7 @@ _TRIES_WITHOUT_SCHEDULE = 5
 class ScheduledPipeline:
     """A pipeline and when it runs; without `every` it runs until it has caught up."""
 
-    parts: Parts
+    pipeline: OpenPipeline
     every: str | None
     jitter: dt.timedelta | None = None
 
@@ -39,8 +40,8 @@ def run_all(pipelines: Sequence[ScheduledPipeline], stop: threading.Event, repor
         report(result)
 
     threads = [
-        threading.Thread(target=_run_one, args=(pipeline, stop, remember), name=pipeline.parts.name)
-        for pipeline in pipelines
+        threading.Thread(target=_run_one, args=(scheduled, stop, remember), name=scheduled.pipeline.name)
+        for scheduled in pipelines
     ]
     for thread in threads:
         thread.start()
@@ -49,40 +50,51 @@ def run_all(pipelines: Sequence[ScheduledPipeline], stop: threading.Event, repor
     return list(last.values())
 
 
-def _run_one(pipeline: ScheduledPipeline, stop: threading.Event, report: Report) -> None:
-    parts, failures = pipeline.parts, 0
+def _run_one(scheduled: ScheduledPipeline, stop: threading.Event, report: Report) -> None:
+    pipeline, failures = scheduled.pipeline, 0
     try:
         while not stop.is_set():
             began = dt.datetime.now(dt.UTC)
-            result = run_cycle(parts)
+            result = run_cycle(pipeline)
             report(result)
-            # A stream that failed by itself is tried again in its own time; the others must not wait for it.
-            failures = failures + 1 if result.outcome == "failed" and not result.goes_on else 0
-            if _is_over(pipeline, result, failures):
+            # A stream that failed on its own is retried in its own time; the others must not wait for it.
+            failures = failures + 1 if result.outcome == "failed" and not result.continues else 0
+            if _is_over(scheduled, result, failures):
                 return
-            stop.wait(_pause(pipeline, result, failures, began))
+            stop.wait(_pause(scheduled, result, failures, began))
     finally:
-        parts.close()
+        pipeline.close()
 
 
-def _is_over(pipeline: ScheduledPipeline, result: CycleResult, failures: int) -> bool:
-    if not result.goes_on and not worth_retrying(result.error):
-        pipeline.parts.log.event(
-            pipeline.parts.name, "stopped", reason="it needs somebody's hand; the other pipelines go on"
+def _is_over(scheduled: ScheduledPipeline, result: CycleResult, failures: int) -> bool:
+    if not result.continues and not worth_retrying(result.error):
+        scheduled.pipeline.log.event(
+            scheduled.pipeline.name, "stopped", reason="operator action required; other pipelines keep running"
         )
         return True
-    if pipeline.every is not None:
+    if scheduled.every is not None:
         return False
     return failures >= _TRIES_WITHOUT_SCHEDULE or (failures == 0 and not result.more)
 
 
-def _pause(pipeline: ScheduledPipeline, result: CycleResult, failures: int, began: dt.datetime) -> float:
+def _pause(scheduled: ScheduledPipeline, result: CycleResult, failures: int, began: dt.datetime) -> float:
     """Seconds until the next cycle."""
     if failures:
         # Spread retries: pipelines that failed together should not come back together.
         return backoff_seconds(failures) * random.uniform(0.8, 1.2)  # noqa: S311 - no cryptography
-    if result.more or pipeline.every is None:
+    if result.more or scheduled.every is None:
         return 0.0
     ended = dt.datetime.now(dt.UTC)
-    jitter = pipeline.jitter.total_seconds() * random.random() if pipeline.jitter else 0.0  # noqa: S311 - as above
-    return max((next_start(pipeline.every, began, ended) - ended).total_seconds() + jitter, 0.0)
+    jitter = scheduled.jitter.total_seconds() * random.random() if scheduled.jitter else 0.0  # noqa: S311 - as above
+    return max((next_start(scheduled.every, began, ended) - ended).total_seconds() + jitter, 0.0)
+
+
+def next_start(every: str, began: dt.datetime, ended: dt.datetime) -> dt.datetime:
+    """An interval counts from start to start, a cron line in UTC; a cycle that took longer is followed at once.
+
+    Starts that passed while a cycle ran are not repeated: the next cycle reads everything new anyway.
+    """
+    rule = parse_every(every)
+    if isinstance(rule, dt.timedelta):
+        return max(began + rule, ended)
+    return next_cron(rule, ended)

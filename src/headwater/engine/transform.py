@@ -7,127 +7,85 @@ and travels to Spark's workers by value, with the modules beside it, so UDFs nee
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
+import threading
 import uuid
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from headwater.config.pipeline import PythonTransform
-from headwater.engine.transform_module import imports_from, load_function, sent_by_value
-from headwater.model.changes import CHANGE_COLUMNS, ChangeRows, EventRows
+from headwater.config.pipeline import PythonTransformSettings
 from headwater.model.errors import TransformFailed
-from headwater.model.rows import ReplacingRows, Rows
+from headwater.model.rows import CHANGE_COLUMNS, Changes, Rows
 from headwater.model.secret import masked
+from headwater.model.spark_schema import arrow_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _LONGEST_REASON = 400
 
 
 def apply_transform(
-    rows: Rows, transform: str | PythonTransform, folder: Path, spark: Callable[[], SparkSession]
+    rows: Rows, transform: str | PythonTransformSettings, folder: Path, spark: Callable[[], SparkSession]
 ) -> Rows:
-    """The rows as the transform gives them; `folder` is the pipeline file's."""
-    kind = TransformedChanges if isinstance(rows, ChangeRows) else TransformedRows
-    return kind(rows, transform, folder, spark)
+    """The rows after the transform, which only Spark can read; `folder` is the pipeline file's.
+
+    Spark analyses the transform here, for the columns; no job runs. What a transform drops is refused by the sinks
+    that need it.
+    """
+    frame = _TransformedFrame(rows, transform, folder)
+    schema = arrow_schema(frame(spark()).schema)
+
+    def surviving(columns: tuple[str, ...]) -> tuple[str, ...]:
+        return columns if set(columns) <= set(schema.names) else ()
+
+    changes = rows.changes
+    if changes:
+        beside = {*CHANGE_COLUMNS, *(name for name in rows.schema.names if name not in changes.table_columns)}
+        changes = Changes(
+            table_columns=tuple(name for name in schema.names if name not in beside),
+            event_key=surviving(changes.event_key),
+            arrival=changes.arrival if changes.arrival in schema.names else "",
+            dropped=tuple(name for name in (*CHANGE_COLUMNS, *rows.key) if name not in schema.names),
+        )
+    return replace(
+        rows,
+        schema=schema,
+        key=surviving(rows.key),
+        order=surviving(rows.order),
+        splits=None,
+        frame=frame,
+        changes=changes,
+    )
 
 
-class TransformedRows:
-    """Rows seen through a transform. Only Spark can read them."""
+class _TransformedFrame:
+    """Made once per session: the user's function is called once per window, however many sinks there are."""
 
-    def __init__(
-        self, rows: Rows, transform: str | PythonTransform, folder: Path, spark: Callable[[], SparkSession]
-    ) -> None:
-        self._rows, self._transform, self._folder, self._spark = rows, transform, folder, spark
+    def __init__(self, rows: Rows, transform: str | PythonTransformSettings, folder: Path) -> None:
+        self._rows, self._transform, self._folder = rows, transform, folder
         self._made: tuple[SparkSession, DataFrame] | None = None
 
-    @property
-    def stream(self) -> str:
-        return self._rows.stream
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """What Spark's analysis says; no job runs for it."""
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - an idle poll must not import Spark
-
-        return to_arrow_schema(self.dataframe(self._spark()).schema)
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self._surviving(self._rows.key)
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        return self._surviving(self._rows.order)
-
-    @property
-    def part_column(self) -> str:
-        """Asked for by sinks that replace an object's rows; these cannot do without it."""
-        column = self._rows.part_column if isinstance(self._rows, ReplacingRows) else ""
-        if column and column not in self.schema.names:
-            raise TransformFailed(
-                f"the transform of {self.stream} leaves out or renames {column!r}, which names the object of a row; "
-                f"a sink with mode: replace_object needs it",
-                hint=f"select {column} too, as it is; the transform gives {', '.join(self.schema.names)}",
-            )
-        return column
-
-    @property
-    def earlier(self) -> tuple[str, ...]:
-        return self._rows.earlier if isinstance(self._rows, ReplacingRows) else ()
-
-    @property
-    def part_prefix(self) -> str:
-        return self._rows.part_prefix if isinstance(self._rows, ReplacingRows) else ""
-
-    def dataframe(self, spark: SparkSession) -> DataFrame:
-        # Made once per session: the user's function is called once per window, however many sinks there are.
+    def __call__(self, spark: SparkSession) -> DataFrame:
         if self._made is None or self._made[0] is not spark:
             self._made = (spark, self._make(spark))
         return self._made[1]
 
     def _make(self, spark: SparkSession) -> DataFrame:
-        frame = self._rows.dataframe(spark)
-        if isinstance(self._transform, PythonTransform):
-            return _through_function(frame, self._transform.python, self._folder, self.stream)
-        return _through_sql(frame, self._transform, spark, self.stream)
-
-    def _surviving(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        return columns if set(columns) <= set(self.schema.names) else ()
-
-
-class TransformedChanges(TransformedRows):
-    """Changes stay changes where the transform leaves what Headwater knows of them; their values may become others."""
-
-    @property
-    def table_columns(self) -> tuple[str, ...]:
-        rows, names = self._rows, self.schema.names
-        assert isinstance(rows, ChangeRows)  # noqa: S101 - so it was made
-        lost = [name for name in (*CHANGE_COLUMNS, *rows.key) if name not in names]
-        if lost:
-            raise TransformFailed(
-                f"the transform of {self.stream} leaves out or renames {', '.join(lost)}, without which a change is none",
-                hint="begin it with SELECT *, or select these columns too, as they are",
-            )
-        around = {*CHANGE_COLUMNS, *(name for name in rows.schema.names if name not in rows.table_columns)}
-        return tuple(name for name in names if name not in around)
-
-    @property
-    def event_key(self) -> tuple[str, ...]:
-        return self._surviving(self._rows.event_key) if isinstance(self._rows, EventRows) else ()
-
-    @property
-    def arrival(self) -> str:
-        arrival = self._rows.arrival if isinstance(self._rows, EventRows) else ""
-        return arrival if arrival in self.schema.names else ""
+        frame, stream = self._rows.dataframe(spark), self._rows.stream
+        if isinstance(self._transform, PythonTransformSettings):
+            return _through_function(frame, self._transform.python, self._folder, stream)
+        return _through_sql(frame, self._transform, spark, stream)
 
 
 def _through_sql(frame: DataFrame, text: str, spark: SparkSession, stream: str) -> DataFrame:
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.errors import PySparkException
 
     # The view has a name of its own, so that pipelines in other threads never meet it; `rows` is a name
     # only inside this query. In parentheses nothing but a query can stand: a transform changes no table.
@@ -146,7 +104,7 @@ def _through_sql(frame: DataFrame, text: str, spark: SparkSession, stream: str) 
 
 
 def _through_function(frame: DataFrame, reference: str, folder: Path, stream: str) -> DataFrame:
-    from pyspark.sql import DataFrame  # noqa: PLC0415
+    from pyspark.sql import DataFrame
 
     function = load_function(reference, folder)
     try:
@@ -170,3 +128,89 @@ def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     line = re.sub(r"\s*SQLSTATE: \w+.*$", "", lines[0]) if lines else "no reason given"
     return masked(line)[:_LONGEST_REASON]
+
+
+_lock = threading.RLock()  # the import system is the process's own
+_loaded: dict[tuple[Path, str], Callable[[Any], Any]] = {}
+_modules: dict[Path, dict[str, ModuleType]] = {}
+
+
+def load_function(reference: str, folder: Path) -> Callable[[Any], Any]:
+    """The function of `package.module:function`, loaded once per process. Raises TransformFailed."""
+    module_name, _, name = reference.partition(":")
+    with _lock:
+        known = _loaded.get((folder.resolve(), reference))
+        if known is not None:
+            return known
+        try:
+            with imports_from(folder):
+                module = importlib.import_module(module_name)
+        except Exception as error:
+            raise TransformFailed(
+                f"the transform {reference} cannot be loaded: {type(error).__name__}: {masked(str(error))}",
+                hint=f"expected a module {module_name} in {folder} or among the installed packages",
+            ) from error
+        function: Callable[[Any], Any] | None = getattr(module, name, None)
+        if not callable(function):
+            raise TransformFailed(
+                f"the module {module_name} has no function {name}", hint=f"define in {module.__file__}: def {name}(df)"
+            )
+        _loaded[(folder.resolve(), reference)] = function
+        return function
+
+
+@contextmanager
+def imports_from(folder: Path) -> Iterator[None]:
+    """Modules of `folder` can be imported inside the block only."""
+    folder = folder.resolve()
+    with _lock:
+        own = _modules.setdefault(folder, {})
+        # A module of the same name from elsewhere steps aside, and comes back.
+        others = {
+            name: module for name, module in _of_these_names(folder).items() if not _lives_in(folder, name, module)
+        }
+        for name in others:
+            del sys.modules[name]
+        before = set(sys.modules)
+        sys.modules.update(own)
+        sys.path.insert(0, str(folder))
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(str(folder))
+            for name, module in _of_these_names(folder).items():
+                if name not in before and _lives_in(folder, name, module):
+                    own[name] = module
+                    del sys.modules[name]
+            sys.modules.update(others)
+
+
+@contextmanager
+def sent_by_value(folder: Path) -> Iterator[None]:
+    """Inside `imports_from`: UDFs travel to Spark's workers with their modules, which are not installed there."""
+    from pyspark import cloudpickle
+
+    modules = list(_modules[folder.resolve()].values())
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _of_these_names(folder: Path) -> dict[str, ModuleType]:
+    """The loaded modules that have the name of one in the folder."""
+    tops = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    tops.discard("__main__")
+    return {name: module for name, module in sys.modules.items() if name.partition(".")[0] in tops}
+
+
+def _lives_in(folder: Path, name: str, module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return False
+    top, path = name.partition(".")[0], Path(file).resolve()
+    return path == folder / f"{top}.py" or path.is_relative_to(folder / top)

@@ -1,30 +1,31 @@
-"""Every error a user can meet, as one tree.
-
-HeadwaterError
-├── InputError            exit 2   what you wrote cannot be used
-│   ├── SettingsError              a settings file is wrong; lists every problem with file, line and path
-│   ├── UnknownName                no pipeline, stream, column or table of that name
-│   └── BadPosition                a rewind target that the mark's type cannot hold
-├── EnvironmentFault      exit 3   what stands around is missing or unreachable
-│   ├── JavaMissing · JarsMissing
-│   └── StoreUnreachable · SourceUnreachable (SnapshotGone) · SinkUnreachable
-└── RunError              exit 1   the run failed
-    ├── LeaseHeld · LeaseLost      another process runs, or took over, the pipeline
-    ├── ProgressConflict · MarkMovedBack · StoreDamaged
-    ├── SourceChanged              the source is not the one that the mark was taken from, or lost data (G9)
-    ├── SlotOverBudget             a replication slot makes the server keep too much of its log
-    ├── ValueNotKept · TooManyRejects · NullCursor · AmbiguousKey · SchemaRefused
-    ├── PublishConflict            the target moved while we wrote; nothing was published
-    └── TransformFailed
-
-Each class says when a retry makes sense: `later` by itself, `operator` after somebody acted, `never`.
-Foreign exceptions are translated once, at the border where they appear.
-"""
+"""Every error a user can meet, as one tree; and suggestions for misspelt names."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+# HeadwaterError
+# ├── InputError            exit 2   what you wrote cannot be used
+# │   ├── SettingsError              a settings file is wrong; lists every problem with file, line and path
+# │   ├── UnknownName                no pipeline, stream, column or table of that name
+# │   └── BadPosition                a rewind target that the mark's type cannot hold
+# ├── EnvironmentFault      exit 3   what stands around is missing or unreachable
+# │   ├── JavaMissing · JarsMissing
+# │   └── StoreUnreachable · SourceUnreachable (SnapshotGone) · SinkUnreachable
+# └── RunError              exit 1   the run failed
+#     ├── LeaseHeld · LeaseLost      another process runs, or took over, the pipeline
+#     ├── ProgressConflict · MarkMovedBack · StoreDamaged
+#     ├── SourceChanged              the source is not the one that the mark was taken from, or lost data (G9)
+#     ├── SlotOverBudget             a replication slot makes the server keep too much of its log
+#     ├── ValueNotKept · TooManyRejects · NullCursor · AmbiguousKey · SchemaRefused
+#     ├── PublishConflict            the target moved while we wrote; nothing was published
+#     └── TransformFailed
+#
+# Each class says when a retry makes sense: `later` by itself, `operator` after an operator acted, `never`.
+# Foreign exceptions are translated once, at the border where they appear.
 
 Retry = Literal["never", "later", "operator"]
 
@@ -209,7 +210,7 @@ class ValueNotKept(RunError):
 
 
 class TooManyRejects(RunError):
-    """More rows had to be set aside than the pipeline bears (`max_rejects`)."""
+    """A window has more rejects than `max_rejects` allows."""
 
     code = "too-many-rejects"
     retry: ClassVar[Retry] = "operator"
@@ -248,3 +249,16 @@ class TransformFailed(RunError):
 
     code = "transform"
     retry: ClassVar[Retry] = "operator"
+
+
+def closest(name: str, known: Sequence[str], similarity: float = 0.6) -> str | None:
+    """The known name that is most similar, without regard to case and hyphens; None if none is similar."""
+    folded = {candidate.lower().replace("-", "_"): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower().replace("-", "_"), folded, n=1, cutoff=similarity)
+    return folded[matches[0]] if matches else None
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """`; did you mean 'cursor'?`, or nothing."""
+    close = closest(name, known)
+    return f"; did you mean '{close}'?" if close else ""

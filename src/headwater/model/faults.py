@@ -1,7 +1,7 @@
 """The named points of a cycle where a crash, a freeze or an outage is rehearsed.
 
-Production code only calls `reach`; what happens there is decided by the one who passes the faults in.
-`headwater.testing.faults` documents how the command line is told to fail at a point.
+Production code only calls `reach`; the caller that passes the faults in decides what happens there.
+`headwater.testing.faults` documents how to make the command line fail at a point.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAULT_POINTS = (
     "read.before",
     "read.after",
     "land.before",
-    "land.written",  # rows are in the sink's storage, nobody sees them yet
+    "land.written",  # rows are in the sink's storage, not yet visible
     "land.published",  # readers see them, the engine does not know yet
     "land.after",
     "label.before",  # where the window ends at a label
@@ -46,14 +46,14 @@ class Faults(Protocol):
     """Called at each fault point, with the point's name."""
 
     def reach(self, point: str) -> None:
-        """Return to go on; raise, stop or kill the process to rehearse a failure."""
+        """Return to continue; raise, stop or kill the process to rehearse a failure."""
 
 
 class NoFaults:
     """What production runs with."""
 
     def reach(self, point: str) -> None:
-        """Go on."""
+        """Continue."""
 
 
 class RehearsedFault:

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from headwater.model.lsn import lsn_number, lsn_text
 from headwater.model.mark import Json, Mark
+
+_TEXT = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+
+
+def lsn_text(lsn: int) -> str:
+    """`0/16B3748`."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_number(text: str) -> int:
+    """The number that orders as the log does. Raises ValueError."""
+    found = _TEXT.fullmatch(text)
+    if not found:
+        raise ValueError(f"a place in PostgreSQL's log is written as 0/16B3748, not {text!r}")
+    return int(found[1], 16) << 32 | int(found[2], 16)
+
 
 _ERA_BITS = 56  # a log of 64 petabytes, 127 times; positions have room for 63 bits
 
 
 @dataclass(frozen=True)
-class CommitSeen:
+class LastCommit:
     """The last transaction that landed. A slot that fell back shows it again; another log at its place does not (G9)."""
 
     lsn: int  # of the commit record
@@ -25,12 +41,12 @@ class CommitSeen:
         return {"lsn": lsn_text(self.lsn), "transaction": self.transaction, "time": self.time}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> CommitSeen:
+    def from_json(cls, data: Mapping[str, Json]) -> LastCommit:
         return cls(lsn_number(data["lsn"]), int(data["transaction"]), int(data["time"]))
 
 
 @dataclass(frozen=True)
-class TableSeen:
+class TableState:
     """One table of the stream, as of the mark."""
 
     oid: int
@@ -65,7 +81,7 @@ class TableSeen:
         return {**data, "stale": self.stale} if self.stale else data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> TableSeen:
+    def from_json(cls, data: Mapping[str, Json]) -> TableState:
         return cls(
             oid=int(data["oid"]),
             copied=lsn_number(data["copied"]),
@@ -92,10 +108,10 @@ class LsnMark(Mark):
     slot: str = ""
     turn: int = 0  # grows with every copy of a table and every rewind, which leave the place where it was
     era: int = 0  # grows when the log begins anew, in another cluster or an older copy of it: see `place`
-    commit: CommitSeen | None = None
-    tables: Mapping[str, TableSeen] = field(default_factory=dict)  # stream → what is known of it
+    commit: LastCommit | None = None
+    tables: Mapping[str, TableState] = field(default_factory=dict)  # stream → what is known of it
     labels: tuple[str, ...] = ()  # that stand right here in the log
-    cut: int = 0  # the last place where a window ended because somebody compares there
+    cut: int = 0  # the last position where a window ended for a verification
 
     def join(self, other: LsnMark) -> LsnMark:
         return max(self, other, key=LsnMark._preference)
@@ -108,7 +124,7 @@ class LsnMark(Mark):
         return (self.era << _ERA_BITS) + lsn
 
     def _preference(self) -> tuple[int, int, int, str]:
-        # Everybody has to choose the same one of two marks at one place.
+        # Every process has to choose the same one of two marks at one position.
         return self.era, self.lsn, self.turn, json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Json]:
@@ -138,8 +154,8 @@ class LsnMark(Mark):
             slot=data["slot"],
             turn=int(data["turn"]),
             era=int(data["era"]),
-            commit=CommitSeen.from_json(data["commit"]) if "commit" in data else None,
-            tables={stream: TableSeen.from_json(table) for stream, table in data["tables"].items()},
+            commit=LastCommit.from_json(data["commit"]) if "commit" in data else None,
+            tables={stream: TableState.from_json(table) for stream, table in data["tables"].items()},
             labels=tuple(data.get("labels", ())),
             cut=lsn_number(data["cut"]) if "cut" in data else 0,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
-Json = Any  # what the json module gives and takes
+Json = Any  # what the json module reads and writes
 
 
 class Mark(ABC):

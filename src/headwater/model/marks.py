@@ -1,6 +1,6 @@
 """How far a source has been read: one algebra for every kind of source.
 
-A mark is immutable. `join` gives the smallest mark that is not below either; `covers` says whether one
+A mark is immutable. `join` returns the smallest mark that is not below either; `covers` says whether one
 stands at or past another. No other module compares marks.
 """
 
@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from headwater.model.cursor import CursorType, CursorValue
 from headwater.model.errors import StoreDamaged
 from headwater.model.lsn_mark import LsnMark
 from headwater.model.mark import Json, Mark
+from headwater.model.types import CursorType, CursorValue
 
 __all__ = [
     "ColumnMark",
-    "EdgeSeen",
     "Json",
     "LsnMark",
     "Mark",
     "ObjectsMark",
     "OffsetsMark",
-    "SnapshotSeen",
+    "SeenDigests",
+    "SeenTransactions",
     "StreamsMark",
     "columns_learned",
     "mark_from_json",
@@ -34,18 +34,18 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class SnapshotSeen:
-    """Which PostgreSQL transactions a poll has seen, so that later ones can be told apart (G6).
+class SeenTransactions:
+    """Which PostgreSQL transactions a poll has seen, so that it can tell later ones from them (G6).
 
     The poll has seen every transaction below `horizon` except those in `pending`, which had not committed when
     it looked. The list of running transactions that PostgreSQL itself offers omits subtransactions, so
     `pending` is made from the state of each transaction instead.
     """
 
-    cluster: str  # system identifier and database: transaction numbers mean nothing elsewhere
+    cluster: str  # system identifier and database: transaction ids mean nothing elsewhere
     horizon: int
     pending: tuple[int, ...] = ()
-    # What is needed to bound the search for late rows by the cursor; see sources/sql/late.py.
+    # What is needed to bound the search for late rows by the cursor; see sources/sql/windows/watermark.py.
     bounds: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -57,13 +57,13 @@ class SnapshotSeen:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> SnapshotSeen:
+    def from_json(cls, data: Mapping[str, Json]) -> SeenTransactions:
         return cls(data["cluster"], data["horizon"], tuple(data["pending"]), dict(data["bounds"]))
 
 
 @dataclass(frozen=True)
-class EdgeSeen:
-    """Digests of the rows read at and shortly below the mark, where no transaction numbers exist (G6)."""
+class SeenDigests:
+    """Digests of the rows read at and shortly below the mark, where rows carry no transaction ids (G6)."""
 
     since: CursorValue | None  # the lowest cursor value that the digests cover
     rows: frozenset[str] = frozenset()
@@ -73,7 +73,7 @@ class EdgeSeen:
         return {"since": since, "rows": sorted(self.rows)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json], kind: CursorType) -> EdgeSeen:
+    def from_json(cls, data: Mapping[str, Json], kind: CursorType) -> SeenDigests:
         since = None if data["since"] is None else kind.from_json(data["since"])
         return cls(since, frozenset(data["rows"]))
 
@@ -87,14 +87,14 @@ class ColumnMark(Mark):
     column: str
     type: CursorType
     value: CursorValue | None
-    snapshot: SnapshotSeen | None = None
-    edge: EdgeSeen | None = None
+    snapshot: SeenTransactions | None = None
+    edge: SeenDigests | None = None
 
     def comparable(self, other: Mark) -> bool:
         return isinstance(other, ColumnMark) and (self.column, self.type) == (other.column, other.type)
 
     def join(self, other: ColumnMark) -> ColumnMark:
-        # Marks at one place may differ in what they remember of it. Either will do, but everybody has to
+        # Marks at one place may differ in what they remember of it. Either will do, but every process has to
         # choose the same one: windows are recognised by the text of their marks (G5).
         return max(self, other, key=ColumnMark._preference)
 
@@ -131,8 +131,8 @@ class ColumnMark(Mark):
             column=data["column"],
             type=kind,
             value=None if data["value"] is None else kind.from_json(data["value"]),
-            snapshot=SnapshotSeen.from_json(data["snapshot"]) if "snapshot" in data else None,
-            edge=EdgeSeen.from_json(data["edge"], kind) if "edge" in data else None,
+            snapshot=SeenTransactions.from_json(data["snapshot"]) if "snapshot" in data else None,
+            edge=SeenDigests.from_json(data["edge"], kind) if "edge" in data else None,
         )
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class OffsetsMark(Mark):
 
     topics: Mapping[str, Mapping[int, int]]
     ids: Mapping[str, str] = field(default_factory=dict)  # topic → Kafka's id of it: a topic made anew has another (G9)
-    # Topic → column → when it was found and its type, where nobody wrote a schema: what was found once stays, and a
+    # Topic → column → when it was found and its type, where no schema is declared: what was inferred once stays, and a
     # window that is read again is read with the columns of the first try (G5).
     columns: Mapping[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
 
@@ -157,7 +157,7 @@ class OffsetsMark(Mark):
         for topic, offsets in other.topics.items():
             mine = topics.setdefault(topic, {})
             mine.update({partition: max(offset, mine.get(partition, offset)) for partition, offset in offsets.items()})
-        # Which of two ids is the newer one nobody can tell; everybody has to choose the same one.
+        # It is unknown which of two ids is newer; every process has to choose the same one.
         ids = {topic: max(self.ids.get(topic, ""), other.ids.get(topic, "")) for topic in {*self.ids, *other.ids}}
         columns = {topic: dict(found) for topic, found in self.columns.items()}
         for topic, found in other.columns.items():
@@ -338,7 +338,7 @@ def same_kind(mark: Mark, other: Mark) -> bool:
 
 
 def columns_learned(start: Mark | None, end: Mark) -> list[str]:
-    """What a window found anew about columns, where nobody wrote a schema: one line per column. A first window has no news."""
+    """What a window inferred anew about columns, where no schema is declared: one line per column, none for a first window."""
     before, after = _columns_of(start), _columns_of(end)
     return [
         f"{stream}: {'new column ' + name if kind is None else name + ' ' + kind + ' →'} {now}"

@@ -1,4 +1,4 @@
-"""What is remembered of a pipeline, and the only moves that may change it.
+"""The progress of a pipeline, and the only moves that may change it.
 
 A store keeps these values and nothing of its own: it compares, swaps and fences. Whether a move is allowed
 is decided here, once, for every store.
@@ -58,8 +58,8 @@ class Intent:
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """A stream that its pipeline goes on without, until what is wrong with it has been mended."""
+class PausedStream:
+    """A stream that its pipeline continues without, until its error is fixed."""
 
     stream: str
     since: dt.datetime
@@ -80,7 +80,7 @@ class Waiting:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Waiting:
+    def from_json(cls, data: Mapping[str, Json]) -> PausedStream:
         return cls(
             stream=data["stream"],
             since=dt.datetime.fromisoformat(data["since"]),
@@ -140,7 +140,7 @@ class Progress:
     epoch: int = 0  # the epoch of the last lease that was given out
     mark: Mark | None = None
     intent: Intent | None = None
-    waiting: tuple[Waiting, ...] = ()  # at most one per stream
+    paused: tuple[PausedStream, ...] = ()  # at most one per stream
 
     def intending(self, intent: Intent) -> Progress:
         """Begin a window, or note what has landed of it."""
@@ -155,22 +155,22 @@ class Progress:
             )
         return replace(self, mark=end, intent=None)
 
-    def with_waiting(self, *changed: Waiting) -> Progress:
-        """Streams that wait, or wait in another state; the others stay as they are."""
-        names = {one.stream for one in changed}
-        return replace(self, waiting=(*(one for one in self.waiting if one.stream not in names), *changed))
+    def with_paused(self, *changed: PausedStream) -> Progress:
+        """Pause these streams, or replace what is known of them; the others stay as they are."""
+        names = {paused.stream for paused in changed}
+        return replace(self, paused=(*(old for old in self.paused if old.stream not in names), *changed))
 
-    def without_waiting(self, *streams: str) -> Progress:
-        """These streams wait no longer."""
-        return replace(self, waiting=tuple(one for one in self.waiting if one.stream not in streams))
+    def without_paused(self, *streams: str) -> Progress:
+        """Resume these streams."""
+        return replace(self, paused=tuple(paused for paused in self.paused if paused.stream not in streams))
 
     def abandoned(self) -> Progress:
-        """Give up an intent: nothing of it can have landed, or a coming window brings all of it again in its place."""
+        """Drop an intent: nothing of it can have landed, or the next window replaces all of it."""
         return replace(self, intent=None)
 
     def rewound(self, to: Mark | None) -> Progress:
-        """The one move that may go back. An unfinished intent is dropped with it, and no stream waits any more."""
-        return replace(self, mark=to, intent=None, waiting=())
+        """The one move that may go back. It drops an unfinished intent and resumes all streams."""
+        return replace(self, mark=to, intent=None, paused=())
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -179,7 +179,7 @@ class Progress:
             "epoch": self.epoch,
             "mark": self.mark.to_json() if self.mark else None,
             "intent": self.intent.to_json() if self.intent else None,
-            **({"waiting": [one.to_json() for one in self.waiting]} if self.waiting else {}),
+            **({"waiting": [paused.to_json() for paused in self.paused]} if self.paused else {}),  # the name of 0.1.0
         }
 
     @classmethod
@@ -190,7 +190,7 @@ class Progress:
             epoch=data["epoch"],
             mark=mark_from_json(data["mark"]) if data["mark"] is not None else None,
             intent=Intent.from_json(data["intent"]) if data["intent"] is not None else None,
-            waiting=tuple(Waiting.from_json(one) for one in data.get("waiting") or ()),
+            paused=tuple(PausedStream.from_json(paused) for paused in data.get("waiting") or ()),
         )
 
 

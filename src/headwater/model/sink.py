@@ -1,15 +1,15 @@
-"""The promise of a sink."""
+"""The protocol of a sink, and the optional powers that a sink may have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.faults import Faults
 from headwater.model.landing import Landing
-from headwater.model.rejects import SetPartAside
-from headwater.model.rows import Rows
+from headwater.model.rows import Rows, SetPartAside
 from headwater.model.window import Window
 
 if TYPE_CHECKING:
@@ -25,16 +25,29 @@ class Attempt:
     window: Window
     epoch: int
     faults: Faults
-    # Called by a sink right before it publishes: raises LeaseLost (G4), and lands the window's rejects first (G8).
+    # Raises LeaseLost (G4), and lands the window's rejects first (G8). Part of `publishing`; a sink calls it itself only
+    # before it changes what readers see otherwise: columns, tags.
     clear_to_publish: Callable[[], None]
     spark: Callable[[], SparkSession]  # the session starts when a sink first needs it
-    progress: Callable[[int], None]  # told how many more rows are written, for people; from any thread
+    progress: Callable[[int], None]  # receives how many more rows are written, for display; from any thread
     set_aside: SetPartAside | None = (
         None  # for rows that the sink cannot keep exactly; None: they stop the landing (G8)
     )
     # Parts of the window (`Reject.part`) that brought no row, as far as it has been read: what replaces their earlier
     # rows comes later, or never.
     parts_aside: Callable[[], frozenset[str]] = frozenset
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """The block in which a sink makes the rows visible, when all of them are durable.
+
+        Raises before the block if this process may no longer publish. It may raise behind the block, too: the rows are
+        visible then, and the sink must not remove them.
+        """
+        self.faults.reach("land.written")
+        self.clear_to_publish()
+        yield
+        self.faults.reach("land.published")
 
 
 class Sink(Protocol):
@@ -51,7 +64,7 @@ class Sink(Protocol):
         """Return only when the rows are durable and visible. May be called again with the same window:
         a sink that can tell leaves its content as it is, one that cannot says so in its documentation.
 
-        Passes the fault points `land.written` and `land.published`.
+        Publishes inside `attempt.publishing()`, as late as possible.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The promise of a progress store."""
+"""The protocol of a progress store."""
 
 from __future__ import annotations
 

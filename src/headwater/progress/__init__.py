@@ -1,1 +1,1 @@
-"""Where it is remembered how far each pipeline got: memory, file, SQLite, PostgreSQL, and levels of them."""
+"""Progress stores: memory, file, SQLite, PostgreSQL, and several levels of them."""

@@ -1,7 +1,7 @@
 """Progress in a folder: one JSON file per pipeline, replaced in one step, and its history beside it.
 
-For one machine, or a network file system whose locks work. A process that is stopped while it writes keeps
-the others waiting for a few seconds only, then they report the store as unreachable.
+For one machine, or a network file system whose locks work. A process that is suspended during a write
+blocks the others for a few seconds only, then they report the store as unreachable.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import random
+import string
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,11 +22,7 @@ from pathlib import Path
 from headwater.model.errors import StoreDamaged, StoreUnreachable
 from headwater.model.marks import Json
 from headwater.model.progress import HistoryEntry, Progress
-from headwater.progress.clock import Clock, wall_clock
-from headwater.progress.file_journal import append_entry, newest_entries
-from headwater.progress.file_names import file_stem
-from headwater.progress.record import Record, checked_name
-from headwater.progress.record_store import RESTORE, Decision, RecordStore
+from headwater.progress.record_store import RESTORE, Clock, Decision, Record, RecordStore, checked_name, wall_clock
 
 _FORMAT = 1
 
@@ -93,17 +90,17 @@ class FileProgress(RecordStore):
         path, journal = self._path(pipeline, "json"), self._path(pipeline, "history")
         data = _content(path)
         if data is None and journal.exists():
-            data = _content(path)  # another process may have written both in between
+            data = _content(path)  # another process may have written both in the meantime
             if data is None:
-                raise StoreDamaged(f"{self.address}: {path.name} is gone, but {journal.name} is there", hint=RESTORE)
+                raise StoreDamaged(f"{self.address}: {path.name} is gone, but {journal.name} exists", hint=RESTORE)
         if data is None:
             if not self._folder.is_dir():
                 raise StoreUnreachable(f"{self.address}: the folder is gone", hint="mount it again, or restore it")
             return _State(Record(Progress(pipeline)))
         state = self._parsed(data, path.name)
         if state.record.progress.pipeline != pipeline:
-            found = state.record.progress.pipeline
-            raise StoreDamaged(f"{self.address}: {path.name} belongs to {found!r}, not {pipeline!r}", hint=RESTORE)
+            owner = state.record.progress.pipeline
+            raise StoreDamaged(f"{self.address}: {path.name} belongs to {owner!r}, not {pipeline!r}", hint=RESTORE)
         return state
 
     def _parsed(self, data: bytes, name: str) -> _State:
@@ -115,7 +112,7 @@ class FileProgress(RecordStore):
                     f"format {body['format']!r} was written by a newer Headwater", hint="run that version, or newer"
                 )
             if content["checksum"] != _checksum(body):
-                raise StoreDamaged("the content does not match its checksum: it was edited or torn", hint=RESTORE)
+                raise StoreDamaged("the content does not match its checksum: it was edited or truncated", hint=RESTORE)
             lease = body["lease"]
             record = Record(
                 Progress.from_json(body["progress"]),
@@ -151,7 +148,7 @@ class FileProgress(RecordStore):
         while True:
             with path.open("ab") as lock:
                 self._wait_for(lock.fileno(), path, deadline)
-                # Somebody may have deleted the file while we waited for it: a lock on no name protects nothing.
+                # The file may have been deleted during the wait: a lock on a deleted file protects nothing.
                 if path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
                     yield
                     return
@@ -185,7 +182,7 @@ class FileProgress(RecordStore):
         except OSError as error:
             raise StoreUnreachable(
                 f"{self.address}: {error.strerror or error} ({Path(error.filename or '').name or 'the folder'})",
-                hint="check that the folder is there, writable and not full",
+                hint="check that the folder exists, is writable and not full",
             ) from error
 
 
@@ -207,3 +204,81 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_BLOCK = 64 * 1024
+
+
+def append_entry(path: Path, length: int, version: int, entry: HistoryEntry) -> int:
+    """Write the entry at `length` and make it durable; return the length that counts once the state says so."""
+    line = _line(version, entry)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "wb") as file:
+        if os.fstat(descriptor).st_size < length:
+            raise StoreDamaged(f"{path.name} has fewer than the {length} bytes that were written to it")
+        file.seek(length)
+        file.truncate()
+        file.write(line)
+        file.flush()
+        os.fsync(descriptor)
+    return length + len(line)
+
+
+def newest_entries(path: Path, length: int, limit: int) -> list[HistoryEntry]:
+    """The last `limit` entries among the first `length` bytes, newest first."""
+    if length == 0 or limit <= 0:
+        return []
+    lines = _last_lines(path, length, limit)
+    return [_entry(line) for line in reversed(lines)]
+
+
+def _line(version: int, entry: HistoryEntry) -> bytes:
+    text = json.dumps({"version": version, "entry": entry.to_json()}, sort_keys=True)
+    return f"{_digest(text.encode())} {text}\n".encode()
+
+
+def _entry(line: bytes) -> HistoryEntry:
+    digest, _, text = line.partition(b" ")
+    if digest.decode("ascii", "replace") != _digest(text):
+        raise StoreDamaged("a line of the history does not match its checksum")
+    return HistoryEntry.from_json(json.loads(text)["entry"])
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _last_lines(path: Path, length: int, limit: int) -> list[bytes]:
+    size = _BLOCK
+    with path.open("rb") as file:
+        while True:
+            start = max(0, length - size)
+            file.seek(start)
+            data = file.read(length - start)
+            if len(data) < length - start or not data.endswith(b"\n"):
+                raise StoreDamaged(f"{path.name} does not hold the {length} bytes that were written to it")
+            # The first piece may be the end of a longer line, unless it is the start of the file.
+            lines = data.split(b"\n")[:-1]
+            whole = lines if start == 0 else lines[1:]
+            if start == 0 or len(whole) >= limit:
+                return whole[-limit:]
+            size *= 4
+
+
+_PLAIN_BYTES = frozenset((string.ascii_lowercase + string.digits + "-_").encode())
+_LONGEST = 180  # bytes; leaves room for suffixes below the usual limit of 255
+_PREFIX = 100
+
+
+def file_stem(pipeline: str) -> str:
+    """Lower-case letters, digits, `-` and `_` as they are, every other byte of the UTF-8 text as `%xx`.
+
+    Capitals are escaped too, because some file systems take `a` and `A` for one name, and so are dots,
+    slashes and everything that a file system might normalise. A stem that is too long is cut and made
+    unique by a digest after `~`, a character that no other stem has.
+    """
+    data = pipeline.encode()
+    stem = "".join(chr(byte) if byte in _PLAIN_BYTES else f"%{byte:02x}" for byte in data)
+    if len(stem) <= _LONGEST:
+        return stem
+    return f"{stem[:_PREFIX]}~{hashlib.sha256(data).hexdigest()}"

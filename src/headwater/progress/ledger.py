@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from headwater.model.ledger import BOOKMARK_COLUMNS, Block, Counted, FailedObject, KeyRange, State
+from headwater.model.bookmarks import BOOKMARK_COLUMNS, Block, Counted, FailedObject, KeyRange, State
 from headwater.model.progress import Lease
 from headwater.progress.migrations import Execute, Row
 
@@ -30,7 +30,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class SqlLedger:
-    """One pipeline's bookmarks in a SQL store. Every page is a transaction of its own: the store is free in between."""
+    """One pipeline's bookmarks in a SQL store. Every page is one transaction: the store is free in between."""
 
     pipeline: str
     _run: Run
@@ -112,7 +112,7 @@ class SqlLedger:
 
     def window(self, after: int, up_to: int) -> Iterator[pa.Table]:
         """The bookmarks of these generations in state read or gone, in the order of their keys, page by page."""
-        # Ordered by a text of its own: an index on the key would be walked from end to end for a few of its rows.
+        # Ordered by an expression: otherwise the planner would scan the whole index on the key for a few rows.
         rows = self._query(
             f"{_FROM} AND generation > :after AND generation <= :up_to AND state IN ('read', 'gone') ORDER BY key || ''",
             after=after,
@@ -122,7 +122,7 @@ class SqlLedger:
             yield _table(rows[begin : begin + _PAGE])
 
     def due(self, moment: dt.datetime, limit: int) -> pa.Table:
-        """Failed bookmarks whose time has come."""
+        """Failed bookmarks that are due."""
         rows = self._query(
             f"{_FROM} AND state IN ('failed', 'aside') AND state = 'failed' AND retry_at <= :moment "
             "ORDER BY retry_at LIMIT :most",
@@ -138,14 +138,14 @@ class SqlLedger:
         """
 
         def write(execute: Execute) -> None:
-            for one in failed:
+            for bookmark in failed:
                 values = {
                     "pipeline": self.pipeline,
-                    "key": one.key,
-                    "state": one.state,
-                    "reason": one.reason,
-                    "tries": one.tries,
-                    "retry_at": None if one.retry_at is None else microseconds(one.retry_at),
+                    "key": bookmark.key,
+                    "state": bookmark.state,
+                    "reason": bookmark.reason,
+                    "tries": bookmark.tries,
+                    "retry_at": None if bookmark.retry_at is None else microseconds(bookmark.retry_at),
                 }
                 execute(
                     "UPDATE headwater_bookmarks SET state = :state, reason = :reason, tries = :tries, "
@@ -163,15 +163,15 @@ class SqlLedger:
     def browse(self, after: str | None, limit: int, states: Sequence[State], prefix: str = "") -> pa.Table:
         """The next bookmarks behind a key, in the order of keys."""
         values: dict[str, object] = {f"state_{'abcd'[number]}": state for number, state in enumerate(states)}
-        wanted = [f"state IN ({', '.join(f':{name}' for name in values)})"]
+        conditions = [f"state IN ({', '.join(f':{name}' for name in values)})"]
         if after is not None:
-            wanted.append("key > :after")
+            conditions.append("key > :after")
             values["after"] = after
         if prefix:
-            wanted.append("key >= :prefix AND substr(key, 1, :length) = :prefix")
+            conditions.append("key >= :prefix AND substr(key, 1, :length) = :prefix")
             values |= {"prefix": prefix, "length": len(prefix)}
-        conditions = " AND ".join(wanted)
-        return _table(self._query(f"{_FROM} AND {conditions} ORDER BY key LIMIT :most", most=limit, **values))
+        where = " AND ".join(conditions)
+        return _table(self._query(f"{_FROM} AND {where} ORDER BY key LIMIT :most", most=limit, **values))
 
     def counts(self, generation: int) -> Sequence[Counted]:
         """How many there are, by state and by whether they are above this generation."""
@@ -183,7 +183,7 @@ class SqlLedger:
         return [Counted(state, bool(waiting), _whole(count), _whole(size)) for state, waiting, count, size in rows]  # type: ignore[arg-type]
 
     def forget(self, lease: Lease, keys: Sequence[str], landed: int) -> None:
-        """As if these objects were gone: if they are not, the next look finds them new."""
+        """Mark these objects as gone: the next listing finds those that exist as new."""
 
         def write(execute: Execute) -> None:
             for key in keys:
@@ -193,7 +193,7 @@ class SqlLedger:
                     "state = 'gone', retry_at = NULL WHERE pipeline = :pipeline AND key = :key",
                     {**values, "landed": landed},
                 )
-                # Its block must not pass for known any more.
+                # Its block must be compared again.
                 execute(
                     "UPDATE headwater_bookmark_blocks SET digest = :none WHERE pipeline = :pipeline AND first_key = "
                     "(SELECT max(first_key) FROM headwater_bookmark_blocks WHERE pipeline = :pipeline AND first_key <= :key)",
@@ -203,7 +203,7 @@ class SqlLedger:
         self._fenced(lease, write)
 
     def try_again(self, lease: Lease, keys: Sequence[str], moment: dt.datetime) -> None:
-        """Let these failed ones be due at that moment, with all their tries before them again."""
+        """Make these failed ones due at that time, with their tries reset."""
 
         def write(execute: Execute) -> None:
             for key in keys:
@@ -220,7 +220,7 @@ class SqlLedger:
         return {**columns, **{name: staged.column(name).to_pylist() for name in BOOKMARK_COLUMNS}}
 
     def _of_each(self, keys: Sequence[str], statement: str) -> list[Row]:
-        """What the statement gives for each key, in one transaction."""
+        """The statement's rows for each key, in one transaction."""
         values = [{"pipeline": self.pipeline, "key": key} for key in keys]
         return self._run(lambda execute: execute.each(statement, values))
 
@@ -234,7 +234,7 @@ def microseconds(moment: dt.datetime) -> int:
 
 
 def _table(rows: Sequence[Row]) -> pa.Table:
-    import pyarrow as pa  # noqa: PLC0415 - stores that keep no bookmarks never need it
+    import pyarrow as pa
 
     schema = bookmark_schema()
     if not rows:
@@ -250,7 +250,7 @@ def _values(field: pa.Field, values: Sequence[Any]) -> Sequence[Any]:
 
 def bookmark_schema() -> pa.Schema:
     """Of a batch of bookmarks."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa
 
     return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BOOKMARK_COLUMNS.items()])
 

@@ -1,4 +1,4 @@
-"""Progress that ends with the process: for tries, tests, and as the first of several levels."""
+"""Progress that ends with the process: for experiments, tests, and as the first of several levels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import threading
 from collections.abc import Sequence
 
 from headwater.model.progress import HistoryEntry, Progress
-from headwater.progress.clock import Clock, steady_clock
-from headwater.progress.record import Record, checked_name
-from headwater.progress.record_store import Decision, RecordStore
+from headwater.progress.record_store import Clock, Decision, Record, RecordStore, checked_name, steady_clock
 
 
 class MemoryProgress(RecordStore):
-    """A dictionary under a lock. Closing it keeps what it holds: only the end of the process forgets."""
+    """A dictionary under a lock. Closing it keeps what it holds: it is lost only when the process ends."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or steady_clock()

@@ -20,7 +20,7 @@ class Execute(Protocol):
     def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]: ...
 
     def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
-        """What the statement gives for each of the values, one behind the other."""
+        """The statement's rows for each of the values, in their order."""
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
         """Write rows, given column by column, over those that have the same key."""
@@ -28,7 +28,7 @@ class Execute(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The few words in which SQLite and PostgreSQL differ here."""
+    """Where SQLite and PostgreSQL differ."""
 
     json: str  # a type that keeps the text of JSON exactly
     moment: str
@@ -37,7 +37,7 @@ class Dialect:
     bytes: str
     bytewise: str  # texts in the order of their UTF-8 bytes
     by_key: str  # a table whose rows lie in the order of its key
-    find_schema_table: str  # gives one row, whose value is NULL or missing when there is no such table
+    find_schema_table: str  # yields one row, whose value is NULL or missing without such a table
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ NEWEST = MIGRATIONS[-1].version
 
 
 def schema_version(execute: Execute, dialect: Dialect) -> int:
-    """0 where none of the tables was ever made."""
+    """0 where the tables were never created."""
     if execute(dialect.find_schema_table, {})[0][0] is None:
         return 0
     version = execute("SELECT max(version) FROM headwater_schema", {})[0][0]
@@ -151,14 +151,14 @@ def schema_version(execute: Execute, dialect: Dialect) -> int:
         raise StoreDamaged(f"headwater_schema says version {version!r}", hint="restore the tables from a backup")
     if version > NEWEST:
         raise StoreDamaged(
-            f"the tables have version {version}, made by a newer Headwater; this one knows up to {NEWEST}",
+            f"the tables have version {version}, created by a newer Headwater; this one supports up to {NEWEST}",
             hint="run that version of Headwater, or newer",
         )
     return version
 
 
 def upgrade(execute: Execute, dialect: Dialect, to: int = NEWEST) -> None:
-    """Take the steps that are missing. The caller holds a lock and commits all of them or none."""
+    """Apply the missing steps. The caller holds a lock and commits all of them or none."""
     present = schema_version(execute, dialect)
     if present == 0:
         columns = f"version integer PRIMARY KEY, purpose text NOT NULL, applied_at {dialect.moment} NOT NULL"

@@ -1,14 +1,14 @@
 """Several stores as one: quick ones in front, and a last one that decides.
 
 Leases, compare-and-swap and history belong to the last level alone; a write counts when it is durable
-there, and only then the levels in front are told, as far as they answer. So nothing in front can ever move
-a mark or win a swap. What the levels in front are for is reading: while this process holds the lease,
-nobody else can write, and the first level that has the version which the last level confirmed answers.
-Without the lease the last level is asked, because any process may have written since; if it does not
-answer, that is an outage (W3), whatever the levels in front hold.
+there, and only then the front levels are updated, if they answer. So a front level can never move a mark or
+win a swap. Front levels serve reads: while this process holds the lease, no other process can write, and the
+first level with the version that the last level confirmed answers. Without the lease the last level answers,
+because any process may have written since; if it does not, that is an outage (W3), whatever the front levels
+hold.
 
-The levels in front are also witnesses. They learn a version only after the last level has it; when one of
-them knows more than the last level does, the last level has lost writes and the pipeline stops.
+Front levels are also witnesses. They learn a version only after the last level has it; if one of them has a
+newer version than the last level, the last level has lost writes and the pipeline stops.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from headwater.model.bookmarks import BookmarkAdmin, HasLedger, no_ledger
 from headwater.model.errors import HeadwaterError, StoreDamaged
-from headwater.model.ledger import KeepsLedgers, LedgerForPeople, no_ledger
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.store import Store
 
@@ -61,37 +61,37 @@ class MultilevelProgress:
     def load(self, pipeline: str) -> Progress:
         with self._lock:
             confirmed = self._confirmed.get(pipeline) if pipeline in self._held else None
-        found = [self._peek(level, pipeline) for level in self._fronts]
+        cached = [self._peek(level, pipeline) for level in self._fronts]
         if confirmed is not None:
             epoch, version = confirmed
-            for position, progress in enumerate(found):
+            for position, progress in enumerate(cached):
                 if progress is not None and progress.version == version:
-                    self._tell(self._fronts[:position], progress)
+                    self._update(self._fronts[:position], progress)
                     return replace(progress, epoch=epoch)
         # In this order: a level in front that was read before the last one cannot be ahead of it.
         progress = self._last.load(pipeline)
-        self._check_witnesses(progress, found)
+        self._check_witnesses(progress, cached)
         self._confirm(progress)
-        self._tell(self._fronts, progress)
+        self._update(self._fronts, progress)
         return progress
 
     def swap(self, lease: Lease, expected: Progress, updated: Progress, entry: HistoryEntry | None) -> Progress:
         try:
             progress = self._last.swap(lease, expected, updated, entry)
         except BaseException:
-            # Refused, or nobody knows whether it counts: until the last level is asked, nothing is known.
+            # Refused, or unknown: only the last level knows whether the swap counts.
             with self._lock:
                 self._confirmed.pop(lease.pipeline, None)
             raise
         self._confirm(progress)
-        self._tell(self._fronts, progress)
+        self._update(self._fronts, progress)
         return progress
 
     def acquire(self, pipeline: str, owner: str, ttl_seconds: float) -> Lease:
         lease = self._last.acquire(pipeline, owner, ttl_seconds)
         with self._lock:
             epoch, version = self._confirmed.pop(pipeline, (-1, 0))
-            # Epochs are given out one by one: the next one after ours means that nobody wrote in between.
+            # Epochs are consecutive: the next one after ours means that no other process wrote in between.
             if lease.epoch == epoch + 1:
                 self._confirmed[pipeline] = (lease.epoch, version)
             self._held[pipeline] = lease.epoch
@@ -112,9 +112,9 @@ class MultilevelProgress:
     def pipelines(self) -> Sequence[str]:
         return self._last.pipelines()
 
-    def ledger(self, pipeline: str) -> LedgerForPeople:
+    def ledger(self, pipeline: str) -> BookmarkAdmin:
         """Bookmarks belong to the last level, which decides."""
-        if not isinstance(self._last, KeepsLedgers):
+        if not isinstance(self._last, HasLedger):
             raise no_ledger(self._last.address)
         return self._last.ledger(pipeline)
 
@@ -130,14 +130,14 @@ class MultilevelProgress:
             else:
                 self._confirmed.pop(progress.pipeline, None)
 
-    def _check_witnesses(self, progress: Progress, found: Sequence[Progress | None]) -> None:
-        for level, seen in zip(self._fronts, found, strict=True):
+    def _check_witnesses(self, progress: Progress, cached: Sequence[Progress | None]) -> None:
+        for level, seen in zip(self._fronts, cached, strict=True):
             if seen is not None and seen.version > progress.version:
                 raise StoreDamaged(
                     f"{progress.pipeline}: {level.address} knows version {seen.version} ({seen.mark or 'no mark'}), "
                     f"but {self._last.address}, which decides, holds version {progress.version} "
                     f"({progress.mark or 'no mark'})",
-                    hint="the last level lost writes or is a new one: restore or fill it; to go on from what it holds, "
+                    hint="the last level lost writes or is a new one: restore or fill it; to continue from what it holds, "
                     "leave out the levels in front or empty them",
                 )
 
@@ -145,12 +145,12 @@ class MultilevelProgress:
         try:
             return level.load(pipeline)
         except HeadwaterError as error:
-            _log.warning("level in front does not answer", extra={"level": level.address, "error": error.code})
+            _log.warning("front level does not answer", extra={"level": level.address, "error": error.code})
             return None
 
-    def _tell(self, levels: Sequence[FrontLevel], progress: Progress) -> None:
+    def _update(self, levels: Sequence[FrontLevel], progress: Progress) -> None:
         for level in levels:
             try:
                 level.remember(progress)
             except HeadwaterError as error:
-                _log.warning("level in front did not keep", extra={"level": level.address, "error": error.code})
+                _log.warning("front level did not store", extra={"level": level.address, "error": error.code})

@@ -26,7 +26,7 @@ from headwater.progress.sql import COLUMNS, SqlProgress, on_conflict
 T = TypeVar("T")
 
 _DEFAULTS = {"connect_timeout": "10", "application_name": "headwater"}
-_MIGRATION_LOCK = 7_164_218_350_021  # any number that nobody else uses for advisory locks
+_MIGRATION_LOCK = 7_164_218_350_021  # an arbitrary number, unique among advisory locks
 # Read once the row is locked: the clock must not be older than the wait for the lock.
 _LOCKING_READ = f"""
 WITH locked AS MATERIALIZED (SELECT {COLUMNS} FROM headwater_progress WHERE pipeline = :pipeline FOR UPDATE)
@@ -38,7 +38,7 @@ SELECT set_config('lock_timeout', :patience, true), set_config('idle_in_transact
 
 
 class PostgresProgress(SqlProgress[psycopg.Connection]):
-    """Plain SQL over one connection, which is opened again when it broke."""
+    """Plain SQL over one connection, which is reopened after a failure."""
 
     def __init__(self, url: Secret, patience_seconds: float = 10.0) -> None:
         super().__init__()
@@ -67,8 +67,8 @@ class PostgresProgress(SqlProgress[psycopg.Connection]):
             try:
                 return attempt.run(work)
             except psycopg.OperationalError:
-                # A connection that idled since the last cycle may be gone. Once the commit was sent, nobody
-                # knows whether it counts, so from there on the caller must look again.
+                # An idle connection may be gone since the last cycle. Once the commit was sent, its outcome
+                # is unknown, so the caller must load again.
                 if not used or attempt.committing or not attempt.connection.broken:
                     raise
                 self.close()
@@ -96,7 +96,7 @@ class PostgresProgress(SqlProgress[psycopg.Connection]):
             options = {**_DEFAULTS, **{k: str(v) for k, v in conninfo_to_dict(url).items() if v is not None}}
         except psycopg.ProgrammingError:
             raise InputError(
-                f"{self.address} is no PostgreSQL address",
+                f"{self.address} is not a PostgreSQL address",
                 hint="write postgresql://user:password@host:port/database; in the password, @ is %40 and / is %2F",
             ) from None
         # Prepared statements would tie us to one server session, which a transaction pooler does not keep.
@@ -149,10 +149,10 @@ class _Attempt:
         return cursor.fetchall() if cursor.description else []
 
     def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
-        """All in one statement: a way to the server and back for each would take longer than the answers."""
+        """All in one statement: one round trip instead of one per value."""
         if not values:
             return []
-        columns = {name: [one[name] for one in values] for name in values[0]}
+        columns = {name: [row[name] for row in values] for name in values[0]}
         names = ", ".join(f'"{name}"' for name in columns)
         asked = f'unnest({_arrays(columns)}) WITH ORDINALITY AS asked({names}, "number")'
         found = _NAMED.sub(r'asked."\1"', statement)

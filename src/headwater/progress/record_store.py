@@ -1,25 +1,140 @@
-"""The store protocol on top of two moves: read a record, and change a record under its lock."""
+"""The record of a pipeline, every decision about it as a pure function, and the store protocol on top of them.
+
+A store reads a record, computes the next one, and writes it, in one transaction. Nothing else decides who may
+write, so all stores behave alike.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from headwater.model.errors import StoreDamaged
-from headwater.model.progress import HistoryEntry, Lease, Progress
-from headwater.progress.record import Record, checked_name
+from headwater.model.errors import InputError, LeaseHeld, LeaseLost, ProgressConflict, StoreDamaged
+from headwater.model.progress import HistoryEntry, Lease, Progress, check_move
+
+Clock = Callable[[], dt.datetime]
+
+
+def wall_clock() -> dt.datetime:
+    """The machine's time: what processes that share a file on one machine agree on."""
+    return dt.datetime.now(dt.UTC)
+
+
+def steady_clock() -> Clock:
+    """A clock that never goes back while the process lives."""
+    start, origin = dt.datetime.now(dt.UTC), time.monotonic()
+    return lambda: start + dt.timedelta(seconds=time.monotonic() - origin)
+
+
+LONGEST_NAME = 500  # characters; four bytes each still fit a PostgreSQL index
+
+
+@dataclass(frozen=True)
+class Record:
+    """The progress of a pipeline and the lease on it; the epoch of the lease is the progress's."""
+
+    progress: Progress
+    owner: str | None = None
+    expires_at: dt.datetime | None = None
+
+    def lease(self, ttl_seconds: float) -> Lease:
+        """The lease that `acquired` or `renewed` has just written."""
+        assert self.owner is not None  # noqa: S101 - for the type checker; both set it
+        assert self.expires_at is not None  # noqa: S101
+        return Lease(self.progress.pipeline, self.owner, self.progress.epoch, self.expires_at, ttl_seconds)
+
+    def acquired(self, owner: str, ttl_seconds: float, now: dt.datetime) -> Record:
+        """Give the lease to `owner`, unless one is alive: an owner's own too, another thread may work under it."""
+        if self.owner is not None and _alive(self.expires_at, now):
+            raise LeaseHeld(
+                f"{self.progress.pipeline}: {self.owner} holds the lease until {self.expires_at} "
+                f"(epoch {self.progress.epoch})",
+                hint="let it finish; if that process is dead, its lease expires at that time: run again then",
+            )
+        # The epoch is stored before any work under it, so a crash cannot hand it out twice (G4).
+        progress = replace(self.progress, epoch=self.progress.epoch + 1)
+        return Record(progress, owner, now + dt.timedelta(seconds=ttl_seconds))
+
+    def renewed(self, lease: Lease, now: dt.datetime) -> Record:
+        self.check_lease(lease, now)
+        return replace(self, expires_at=now + dt.timedelta(seconds=lease.ttl_seconds))
+
+    def released(self, lease: Lease) -> Record:
+        """Without the lease; this very record when the lease is no longer the given one."""
+        return replace(self, owner=None, expires_at=None) if self._is(lease) else self
+
+    def swapped(
+        self, lease: Lease, expected: Progress, updated: Progress, entry: HistoryEntry | None, now: dt.datetime
+    ) -> Record:
+        """The record after a compare-and-swap: lease first (G4), then version, then the move itself (G3)."""
+        stored = self.progress
+        self.check_lease(lease, now)
+        if not stored.pipeline == expected.pipeline == updated.pipeline or stored.version != expected.version:
+            raise ProgressConflict(
+                f"{stored.pipeline}: the store holds version {stored.version} of {stored.pipeline}; version "
+                f"{expected.version} of {expected.pipeline} was to be replaced. Nothing was written",
+                hint="load the progress again; the next cycle does",
+            )
+        check_move(stored, updated, entry)
+        return replace(self, progress=replace(updated, version=stored.version + 1, epoch=stored.epoch))
+
+    def remembering(self, progress: Progress) -> Record:
+        """As a level in front of the deciding one: keep the newer of two versions."""
+        stale = progress.version < self.progress.version or progress == self.progress
+        return self if stale else replace(self, progress=progress)
+
+    def check_lease(self, lease: Lease, now: dt.datetime) -> None:
+        """Raises LeaseLost unless this very lease is alive (G4)."""
+        if self._is(lease) and _alive(self.expires_at, now):
+            return
+        if self.progress.epoch > lease.epoch:
+            reason = (
+                f"was taken over: {self.owner or 'a process that has finished since'} has epoch {self.progress.epoch}"
+            )
+        elif self._is(lease):
+            reason = f"expired at {self.expires_at}, it is {now}"
+        else:
+            reason = "was given back"
+        raise LeaseLost(
+            f"{lease.pipeline}: the lease of {lease.owner} with epoch {lease.epoch} {reason}. Nothing was written",
+            hint="the next cycle takes the lease again; if this repeats, give the pipeline a longer `lease:`",
+        )
+
+    def _is(self, lease: Lease) -> bool:
+        return self.owner == lease.owner and self.progress.epoch == lease.epoch
+
+
+def _alive(expires_at: dt.datetime | None, now: dt.datetime) -> bool:
+    return expires_at is not None and now < expires_at
+
+
+def checked_name(pipeline: str) -> str:
+    """Any text that every store can keep; the rest is refused alike by all of them (G12)."""
+    problem = ""
+    if not pipeline:
+        problem = "is empty"
+    elif len(pipeline) > LONGEST_NAME:
+        problem = f"has {len(pipeline)} characters, at most {LONGEST_NAME} can be kept"
+    elif "\x00" in pipeline or any("\ud800" <= character <= "\udfff" for character in pipeline):
+        problem = "holds a NUL or half of a surrogate pair"
+    if problem:
+        raise InputError(f"the pipeline name {pipeline[:40]!r} {problem}", hint="give the pipeline another name")
+    return pipeline
+
 
 Decision = Callable[[Record, dt.datetime], Record]
 
 RESTORE = (
-    "restore it from a backup; without one, remove what is damaged and rewind the pipeline to where it should go on"
+    "restore it from a backup; without one, remove the damaged data and rewind the pipeline to its last good position"
 )
 
 
 class RecordStore(ABC):
-    """All of `Store`, for stores that can change one record atomically; also fit to be a level in front."""
+    """All of `Store`, for stores that can change one record atomically; also usable as a front level."""
 
     @property
     @abstractmethod
@@ -28,13 +143,13 @@ class RecordStore(ABC):
 
     @abstractmethod
     def _read(self, pipeline: str) -> Record:
-        """The stored record, or an empty one where it is proven that there is none."""
+        """The stored record, or an empty one if the record is proven absent."""
 
     @abstractmethod
     def _change(self, pipeline: str, decide: Decision, entry: HistoryEntry | None) -> Record:
         """Lock the record, `decide(record, now)`, write the result and the entry, all or nothing, durably.
 
-        `now` is read from the store's clock after the lock is held. Writes nothing when `decide` gives back
+        `now` is read from the store's clock after the lock is held. Writes nothing when `decide` returns
         the same record or raises. May call `decide` again when nothing was written.
         """
 
@@ -75,17 +190,17 @@ class RecordStore(ABC):
         self._change(checked_name(lease.pipeline), lambda record, _now: record.released(lease), None)
 
     def remember(self, progress: Progress) -> None:
-        """Keep what the deciding level holds, unless something newer is kept here."""
+        """Store the deciding level's progress, unless this level has a newer one."""
         self._change(checked_name(progress.pipeline), lambda record, _now: record.remembering(progress), None)
 
     @contextmanager
-    def _reading(self, what: str) -> Iterator[None]:
-        """Around the parsing of stored data: whatever cannot be understood is damage, never absence (W3)."""
+    def _reading(self, subject: str) -> Iterator[None]:
+        """Around the parsing of stored data: unreadable data is damage, never absence (W3)."""
         try:
             yield
         except StoreDamaged as damage:
-            raise StoreDamaged(f"{self.address}: {what}: {damage.message}", hint=damage.hint or RESTORE) from damage
+            raise StoreDamaged(f"{self.address}: {subject}: {damage.message}", hint=damage.hint or RESTORE) from damage
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StoreDamaged(
-                f"{self.address}: {what} cannot be read ({type(error).__name__}: {error})", hint=RESTORE
+                f"{self.address}: {subject} cannot be read ({type(error).__name__}: {error})", hint=RESTORE
             ) from error

@@ -1,23 +1,58 @@
-"""What the SQLite and the PostgreSQL store share: the statements, and how rows become records."""
+"""The common part of the SQLite and PostgreSQL stores: connections, statements, and the mapping of rows to records."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from headwater.model.errors import HeadwaterError, StoreDamaged
 from headwater.model.marks import Json, Mark
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.progress.ledger import SqlLedger
 from headwater.progress.migrations import Execute, Row
-from headwater.progress.own_connection import C, OwnConnection
-from headwater.progress.record import Record, checked_name
-from headwater.progress.record_store import Decision, RecordStore
+from headwater.progress.record_store import Decision, Record, RecordStore, checked_name
+
+
+class Closes(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closes)
+
+# Connections of parents. Python would close them if nothing held them here.
+_INHERITED: list[object] = []
+
+
+class OwnConnection(Generic[C]):
+    """At most one connection, opened by this process."""
+
+    def __init__(self) -> None:
+        self._connection: C | None = None
+        self._opened_by = 0
+
+    def get(self) -> C | None:
+        if self._connection is not None and self._opened_by != os.getpid():
+            _INHERITED.append(self._connection)
+            self._connection = None
+        return self._connection
+
+    def keep(self, connection: C) -> C:
+        self.close()
+        self._connection, self._opened_by = connection, os.getpid()
+        return connection
+
+    def close(self) -> None:
+        connection = self.get()
+        self._connection = None
+        if connection is not None:
+            connection.close()
+
 
 T = TypeVar("T")
 
@@ -80,11 +115,11 @@ class SqlProgress(RecordStore, Generic[C]):
 
     @abstractmethod
     def _error(self, error: Exception) -> HeadwaterError:
-        """What a foreign error stands for."""
+        """The translation of a foreign error."""
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Around all that talks to the database: errors leave as ours, and say where."""
+        """Around all access to the database: translates errors and adds the address."""
         try:
             yield
         except StoreDamaged as damage:
@@ -108,7 +143,7 @@ class SqlProgress(RecordStore, Generic[C]):
         return SqlLedger(checked_name(pipeline), self._run, self._fenced)
 
     def _fenced(self, lease: Lease, work: Callable[[Execute], None]) -> None:
-        """Write while nobody else can take the lease, or not at all (G4)."""
+        """Write while the lease is locked, or not at all (G4)."""
 
         def write(execute: Execute) -> None:
             values = {"pipeline": lease.pipeline, **self._now_parameters()}
@@ -143,7 +178,7 @@ class SqlProgress(RecordStore, Generic[C]):
         version, epoch, mark, intent, waiting, owner, expires_at = row[:7]
         with self._reading(f"the progress of {pipeline!r}"):
             if not isinstance(version, int) or not isinstance(epoch, int):
-                raise TypeError(f"version {version!r} and epoch {epoch!r} are to be integers")
+                raise TypeError(f"version {version!r} and epoch {epoch!r} must be integers")
             data = {
                 "pipeline": pipeline,
                 "version": version,
@@ -164,7 +199,7 @@ class SqlProgress(RecordStore, Generic[C]):
             "mark": json.dumps(progress.mark.to_json()) if progress.mark else None,
             "mark_text": _readable(progress.mark) if progress.mark else None,
             "intent": json.dumps(progress.intent.to_json()) if progress.intent else None,
-            "waiting": json.dumps([one.to_json() for one in progress.waiting]) if progress.waiting else None,
+            "waiting": json.dumps([paused.to_json() for paused in progress.paused]) if progress.paused else None,
             "lease_owner": record.owner,
             "lease_expires_at": self._moment(record.expires_at) if record.expires_at else None,
         }
@@ -195,7 +230,7 @@ def _text(value: object) -> str:
 def _object(value: object) -> dict[str, Json]:
     data = json.loads(_text(value))
     if not isinstance(data, dict):
-        raise TypeError(f"expected a JSON object, found {data!r}")  # null is no way to say that there is none (W3)
+        raise TypeError(f"expected a JSON object, found {data!r}")  # absence is a NULL column, not a JSON null (W3)
     return data
 
 
@@ -211,5 +246,5 @@ def _parsed_moment(value: object) -> dt.datetime:
 
 
 def _readable(value: Mark | str) -> str:
-    """A text for people to query: what no database can keep as text is replaced. The JSON beside it is exact."""
+    """A text for people to query: characters that a database cannot store are replaced. The JSON column is exact."""
     return str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from headwater.model.errors import HeadwaterError, StoreDamaged, StoreUnreachable
-from headwater.progress.clock import Clock, wall_clock
 from headwater.progress.migrations import NEWEST, SQLITE, Execute, Row, schema_version, upgrade
-from headwater.progress.record_store import RESTORE
+from headwater.progress.record_store import RESTORE, Clock, wall_clock
 from headwater.progress.sql import COLUMNS, SqlProgress, on_conflict
 
 T = TypeVar("T")
@@ -67,7 +66,7 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
         if connection is not None:
             if self._path.exists() and self._path.stat().st_ino == self._inode:
                 return connection
-            # SQLite would go on with a file that has no name any more, and nobody else would see it.
+            # SQLite would continue on a deleted file, invisible to other processes.
             self.close()
             if not self._path.exists():
                 raise StoreUnreachable(
@@ -90,8 +89,8 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
         log = _log_of(self._path)
         if log.exists():
             if self._path.exists():
-                return  # another process has just made and used it
-            raise StoreDamaged(f"{self.address}: the file is gone, but {log.name} is there", hint=RESTORE)
+                return  # another process has just created and used it
+            raise StoreDamaged(f"{self.address}: the file is gone, but {log.name} exists", hint=RESTORE)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}")
         temporary.touch(exist_ok=False)
@@ -100,7 +99,7 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
             connection.execute("PRAGMA journal_mode = WAL")
             _transaction(connection, "BEGIN IMMEDIATE", lambda execute: upgrade(execute, SQLITE))
             connection.close()
-            # Fails when another process was first; then its file is as good as ours.
+            # Fails when another process was first; its file is equal to ours.
             with contextlib.suppress(FileExistsError):
                 self._path.hardlink_to(temporary)
         finally:
@@ -115,7 +114,7 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
     def _error(self, error: Exception) -> HeadwaterError:
         if isinstance(error, OSError):
             return StoreUnreachable(
-                f"{self.address}: {error.strerror or error}", hint="check that its folder is there and writable"
+                f"{self.address}: {error.strerror or error}", hint="check that its folder exists and is writable"
             )
         self.close()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -126,7 +125,7 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
                 f"another program has locked it for {self._patience_seconds:.0f} s; end that program or its transaction"
             )
         else:
-            hint = "check that the file and its folder are there, writable and not on a full disk"
+            hint = "check that the file and its folder exist, are writable, and the disk is not full"
         return StoreUnreachable(f"{self.address}: {error}", hint=hint)
 
 
@@ -144,11 +143,11 @@ def _log_of(path: Path) -> Path:
 
 
 def _check_whole(path: Path) -> None:
-    """SQLite takes an empty file for a new database; here it is what is left of one (W3)."""
+    """SQLite accepts an empty file as a new database; here it is a damaged one (W3)."""
     with path.open("rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):  # noqa: PLR2004 - the format's
-        raise StoreDamaged("the file is no SQLite database, or was truncated", hint=RESTORE)
+        raise StoreDamaged("the file is not a SQLite database, or was truncated", hint=RESTORE)
     page = int.from_bytes(header[16:18], "big")
     # With a log beside it the file may be in the middle of a write that the log completes.
     if path.stat().st_size % (65536 if page == 1 else page or 512) and not _log_of(path).exists():
@@ -165,7 +164,7 @@ class _Statements:
         return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
-        return [row for one in values for row in self(statement, one)]
+        return [row for parameters in values for row in self(statement, parameters)]
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
         rows = list(zip(*columns.values(), strict=True))

@@ -1,1 +1,1 @@
-"""What stands around the engine: the JVM libraries, and local servers."""
+"""Services around the engine: Kafka Connect, signals, PostgreSQL set-up, JVM libraries, local servers."""

@@ -1,4 +1,4 @@
-"""Whether everything that Headwater stands on is there, and what to do about what is not."""
+"""Checks of the environment: Python, Java, libraries, memory, disk, store, catalog, sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.config.project import ProjectSettings
-from headwater.engine.java import find_java
+from headwater.engine.spark_session import find_java
 from headwater.model.errors import HeadwaterError, JarsMissing
 from headwater.model.secret import masked
 from headwater.services.jars import cache_folder, inspect
@@ -20,15 +20,15 @@ from headwater.services.jars import cache_folder, inspect
 _PYTHON = (3, 11)
 _PYSPARK = "4.1."
 _GIGABYTE = 1024**3
-_ROOM_BYTES = _GIGABYTE  # below this a first load has little chance
+_MIN_DISK_BYTES = _GIGABYTE  # a first load needs about that much
 _MULTIPLES = {"k": 1024, "m": 1024**2, "g": _GIGABYTE, "t": 1024**4}
 
-Asks = Callable[[], str]  # gives what was found; raises HeadwaterError with what to do
+Check = Callable[[], str]  # returns the state; raises HeadwaterError with the remedy
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer to one question."""
+    """The result of one check."""
 
     subject: str
     ok: bool
@@ -36,23 +36,23 @@ class Finding:
     remedy: str = ""
 
 
-def examine(settings: ProjectSettings, folder: Path, store: Asks, sources: Mapping[str, Asks]) -> Iterator[Finding]:
-    """One finding after the other, cheap ones first. Starts no JVM but `java -version`."""
+def examine(settings: ProjectSettings, folder: Path, store: Check, sources: Mapping[str, Check]) -> Iterator[Finding]:
+    """Run the checks, cheap ones first. Starts no JVM but `java -version`."""
     yield _python()
     yield _pyspark()
-    yield _asked("java", _java)
-    yield _asked("jars", _jars)
+    yield _run("java", _java)
+    yield _run("jars", _jars)
     yield _memory(settings.spark.memory)
     yield _disk("disk of the project", folder)
-    yield _asked("progress store", store)
+    yield _run("progress store", store)
     yield _catalog(settings, folder)
     for name, source in sources.items():
-        yield _asked(f"source of {name}", source)
+        yield _run(f"source of {name}", source)
 
 
-def _asked(subject: str, ask: Asks) -> Finding:
+def _run(subject: str, check: Check) -> Finding:
     try:
-        return Finding(subject, ok=True, found=masked(ask()))
+        return Finding(subject, ok=True, found=masked(check()))
     except HeadwaterError as error:
         return Finding(subject, ok=False, found=masked(error.message), remedy=masked(error.hint))
 
@@ -69,7 +69,7 @@ def _pyspark() -> Finding:
     except importlib.metadata.PackageNotFoundError:
         return Finding("pyspark", ok=False, found="not installed", remedy="pip install headwater")
     ok = version.startswith(_PYSPARK)
-    remedy = "" if ok else f"install PySpark {_PYSPARK}x: the Iceberg libraries are made for it"
+    remedy = "" if ok else f"install PySpark {_PYSPARK}x: the Iceberg libraries require it"
     return Finding("pyspark", ok=ok, found=version, remedy=remedy)
 
 
@@ -87,16 +87,16 @@ def _jars() -> str:
     return f"{len(states)} in {folder}"
 
 
-def _memory(wanted: str) -> Finding:
-    need = int(wanted[:-1]) * _MULTIPLES[wanted[-1].lower()]
+def _memory(configured: str) -> Finding:
+    need = int(configured[:-1]) * _MULTIPLES[configured[-1].lower()]
     free = _free_memory()
     ok = free >= need
-    found = f"{free / _GIGABYTE:.1f} GB free, spark.memory is {wanted}"
+    found = f"{free / _GIGABYTE:.1f} GB free, spark.memory is {configured}"
     return Finding("memory", ok=ok, found=found, remedy="" if ok else "lower spark.memory in headwater.yaml")
 
 
 def _free_memory() -> int:
-    """What a new process could take: the machine's free memory, or what a container's limit leaves of it."""
+    """The memory for a new process: the machine's, or what a container's limit leaves."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
@@ -110,7 +110,7 @@ def _free_memory() -> int:
 
 def _disk(subject: str, folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    ok = free >= _ROOM_BYTES and os.access(folder, os.W_OK)
+    ok = free >= _MIN_DISK_BYTES and os.access(folder, os.W_OK)
     remedy = "" if ok else f"free some space, or make {folder} writable"
     return Finding(subject, ok=ok, found=f"{free / _GIGABYTE:.1f} GB free in {folder}", remedy=remedy)
 
@@ -124,15 +124,15 @@ def _catalog(settings: ProjectSettings, folder: Path) -> Finding:
     root = folder / ".headwater" if "://" in lake.warehouse else (folder / lake.warehouse).resolve()
     database = root / "catalog.db"
     if not database.exists():
-        return Finding("catalog", ok=True, found=f"{lake.name}: not there yet, made by the first run in {root}")
+        return Finding("catalog", ok=True, found=f"{lake.name}: does not exist yet; the first run creates it in {root}")
     try:
         with sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True) as connection:
             (count,) = connection.execute("SELECT count(*) FROM iceberg_tables").fetchone()
     except sqlite3.Error as error:
-        remedy = f"restore {database} from a backup; the tables themselves are in {lake.warehouse}"
+        remedy = f"restore {database} from a backup; the tables are in {lake.warehouse}"
         return Finding("catalog", ok=False, found=f"{database} cannot be read: {error}", remedy=remedy)
     return Finding("catalog", ok=True, found=f"{lake.name}: {count} tables in {database}")
 
 
-def all_well(findings: Sequence[Finding]) -> bool:
+def all_ok(findings: Sequence[Finding]) -> bool:
     return all(finding.ok for finding in findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -10,21 +11,21 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from headwater.engine.java import find_java
+from headwater.engine.spark_session import find_java
 from headwater.model.errors import JarsMissing
-from headwater.services.folder_lock import locked
 
 _IVY = Path(__file__).parent / "ivy"
 _MANIFEST = "manifest.json"
 
 
 class JarSet(enum.StrEnum):
-    """The configurations of ivy.xml: fetched apart, when something first needs them."""
+    """The configurations of ivy.xml, each fetched at first use."""
 
     spark = "spark"
     s3a = "s3a"
@@ -34,11 +35,11 @@ class JarSet(enum.StrEnum):
 
     @property
     def repair(self) -> str:
-        """The command that brings the set into order."""
+        """The command that repairs the set."""
         return "headwater jars fetch" if self is JarSet.spark else f"headwater jars fetch --set {self}"
 
 
-_MEGABYTES = {JarSet.spark: 70, JarSet.s3a: 71, JarSet.broker: 44, JarSet.connect: 34, JarSet.debezium: 5}
+_MEGABYTES = {JarSet.spark: 61, JarSet.s3a: 71, JarSet.broker: 44, JarSet.connect: 34, JarSet.debezium: 5}
 
 
 @dataclass(frozen=True)
@@ -51,29 +52,29 @@ class Jar:
 
 
 def cache_folder(which: JarSet = JarSet.spark) -> Path:
-    """In HEADWATER_JARS, else in the user's cache folder; one folder per declaration, so versions live side by side."""
-    if given := os.environ.get("HEADWATER_JARS"):
-        return Path(given) / which
+    """In HEADWATER_JARS, else in the user's cache folder; one folder per declaration, so versions coexist."""
+    if configured := os.environ.get("HEADWATER_JARS"):
+        return Path(configured) / which
     return cache_root() / f"{which}-{_declaration_digest(which)[:12]}"
 
 
 def cache_root() -> Path:
-    """Where everything is kept that was fetched or built once for this user."""
+    """The cache of everything that was fetched or built once for this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 
 def declared(which: JarSet = JarSet.spark) -> Sequence[str]:
-    """The file names that ivy.xml asks for; a set may hold more, which these need."""
+    """The file names in ivy.xml; a set may hold more, as dependencies."""
     return tuple(_file_name(dependency) for dependency in _dependencies(which))
 
 
 def declared_version(which: JarSet) -> str:
-    """The version of a set is that of what it is named for, which comes first."""
+    """The version of a set: that of its first dependency."""
     return _dependencies(which)[0].attrib["rev"]
 
 
 def ensure_jars(say: Callable[[str], None], which: JarSet = JarSet.spark) -> Sequence[Path]:
-    """The jars' paths; fetched first if one is missing or its size is not what was fetched."""
+    """The jars' paths; fetched first if one is missing or has another size."""
     folder = cache_folder(which)
     if not _complete(folder, which):
         with locked(folder):
@@ -96,7 +97,7 @@ def inspect(folder: Path, which: JarSet = JarSet.spark, *, checksums: bool) -> S
 
 
 def fetch(folder: Path, which: JarSet = JarSet.spark) -> None:
-    """Resolve with Ivy into a new folder and move each jar into place; a half-finished download never counts."""
+    """Resolve with Ivy into a new folder, then move each jar into place; a partial download never counts."""
     java = find_java().executable
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as work:
@@ -123,13 +124,13 @@ def fetch(folder: Path, which: JarSet = JarSet.spark) -> None:
         scratch.replace(folder / _MANIFEST)
 
 
-def _state(path: Path, known: dict[str, object] | None, checksums: bool) -> str:  # noqa: FBT001 - private
+def _state(path: Path, recorded: dict[str, object] | None, checksums: bool) -> str:  # noqa: FBT001 - private
     if not path.exists():
         return "missing"
-    if known is None:
-        # Copied in by hand: the name is all there is to go by.
+    if recorded is None:
+        # Copied in by hand: there is only the name to check.
         return "present" if path.stat().st_size > 0 and not (path.parent / _MANIFEST).exists() else "damaged"
-    if path.stat().st_size != known["bytes"] or (checksums and _sha256(path) != known["sha256"]):
+    if path.stat().st_size != recorded["bytes"] or (checksums and _sha256(path) != recorded["sha256"]):
         return "damaged"
     return "present"
 
@@ -145,7 +146,7 @@ def _reason(output: str) -> str:
     problems = [
         line.strip() for line in output.splitlines() if "not found" in line or "Exception" in line or "refused" in line
     ]
-    return problems[0] if problems else (output.strip().splitlines() or ["Ivy said nothing"])[-1].strip()
+    return problems[0] if problems else (output.strip().splitlines() or ["no output from Ivy"])[-1].strip()
 
 
 def _dependencies(which: JarSet) -> Sequence[ET.Element]:
@@ -177,5 +178,14 @@ def _pyspark_jars() -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Forget every fetched jar."""
+    """Delete every fetched jar."""
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Create the folder and lock it for the block; the lock ends with the process at the latest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

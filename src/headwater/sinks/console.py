@@ -1,7 +1,7 @@
-"""The console sink: prints the first rows of a window, for a look at what comes through.
+"""The console sink: prints the first rows of a window.
 
-It cannot tell what it printed before: after a crash a window may be shown twice (at least once), never
-missed. It keeps nothing, so it is no place to store rows.
+It does not know what it printed before: after a crash it may print a window twice (at least once), and never misses
+one. It stores nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TextIO
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from headwater.config.sinks import ConsoleSink as ConsoleSettings
+from headwater.config.sinks.console import ConsoleSinkSettings
 from headwater.model.landing import Landing
-from headwater.model.rows import Rows, SplitRows
+from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
-from headwater.sinks.plain_values import Plain, plain_column
+from headwater.sinks.text_values import Plain, plain_column
 
 _WIDEST = 40
 _LONGEST_JSON_TEXT = 1000
@@ -31,7 +31,7 @@ _UNPRINTABLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
 class ConsoleSink:
     """Prints up to `limit` rows of each stream and window, and counts all of them."""
 
-    def __init__(self, settings: ConsoleSettings, label: str, out: TextIO) -> None:
+    def __init__(self, settings: ConsoleSinkSettings, label: str, out: TextIO) -> None:
         self._settings, self._label, self._out = settings, label, out
 
     @property
@@ -39,29 +39,28 @@ class ConsoleSink:
         return self._label
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:  # noqa: ARG002 - the protocol's form
-        return None  # nothing printed can be asked for again
+        return None  # the console does not know what it printed
 
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
         began = time.monotonic()
-        if isinstance(rows, SplitRows):
-            first, count = _first_of(_batches(rows), self._settings.limit, attempt.progress)
+        if rows.splits is not None:
+            batches = (batch for split in rows.splits for batch in split.read())
+            first, count = _first_of(batches, self._settings.limit, attempt.progress)
         else:
             first, count = _first_of_dataframe(rows, self._settings.limit, attempt)
         title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows {attempt.window}"
         text = render(title, first, count, self._settings)
-        attempt.faults.reach("land.written")
-        attempt.clear_to_publish()
-        self._out.write(text)  # in one piece: pipelines share the terminal
-        self._out.flush()
-        attempt.faults.reach("land.published")
+        with attempt.publishing():
+            self._out.write(text)  # one write: pipelines share the terminal
+            self._out.flush()
         return Landing(self._label, rows.stream, attempt.window.id, count, time.monotonic() - began)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
-def render(title: str, first: Sequence[pa.RecordBatch], count: int, settings: ConsoleSettings) -> str:
-    """What is printed for one stream of one window."""
+def render(title: str, first: Sequence[pa.RecordBatch], count: int, settings: ConsoleSinkSettings) -> str:
+    """The text for one stream of one window."""
     names = first[0].schema.names if first else []
     columns: list[list[Plain]] = [[] for _ in names]
     for batch in first:
@@ -78,14 +77,14 @@ def render(title: str, first: Sequence[pa.RecordBatch], count: int, settings: Co
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that a terminal would obey instead of show."""
+    """The text with control characters escaped, which a terminal would obey instead of show."""
     if text.isprintable():
         return text
     return "".join(_escape(c) if unicodedata.category(c) in _UNPRINTABLE else c for c in text)
 
 
 def cell(value: Plain) -> str:
-    """One value, readable, on one line, at most forty cells wide."""
+    """One value on one line, at most forty cells wide."""
     match value:
         case None:
             text = "NULL"
@@ -97,7 +96,7 @@ def cell(value: Plain) -> str:
             text = json.dumps(value, ensure_ascii=False)
         case _:
             text = str(value)
-    # Cut first: a huge text need not be escaped as a whole. Escapes only make it longer.
+    # Cut first, so that a huge text is not escaped as a whole; escapes only make it longer.
     shown = printable(text[: _WIDEST + 1])
     return shown if cell_len(shown) <= _WIDEST else set_cell_size(shown, _WIDEST - 1) + "…"
 
@@ -133,11 +132,11 @@ def _json_shown(value: Plain) -> Plain:
             cut = value if len(value) <= _LONGEST_JSON_TEXT else value[: _LONGEST_JSON_TEXT - 1] + "…"
             return printable(cut)
         case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
-            return str(value)  # JSON has no such numbers; this is a look, not a copy
+            return str(value)  # JSON has no such numbers; this is for display only
         case list():
-            return [_json_shown(part) for part in value]
+            return [_json_shown(item) for item in value]
         case dict():
-            return {printable(name): _json_shown(part) for name, part in value.items()}
+            return {printable(name): _json_shown(item) for name, item in value.items()}
         case _:
             return value
 
@@ -146,28 +145,23 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _batches(rows: SplitRows) -> Iterator[pa.RecordBatch]:
-    for split in rows.splits:
-        yield from split.read()
-
-
 def _first_of(
     batches: Iterable[pa.RecordBatch], limit: int, progress: Callable[[int], None]
 ) -> tuple[list[pa.RecordBatch], int]:
     """The first rows, in batches, and the number of all."""
     first: list[pa.RecordBatch] = []
-    kept = count = 0
+    printed = count = 0
     for batch in batches:
         count += batch.num_rows
-        if not first or kept < limit:
-            first.append(batch.slice(0, limit - kept))
-            kept += first[-1].num_rows
+        if not first or printed < limit:
+            first.append(batch.slice(0, limit - printed))
+            printed += first[-1].num_rows
         progress(batch.num_rows)
     return first, count
 
 
 def _first_of_dataframe(rows: Rows, limit: int, attempt: Attempt) -> tuple[list[pa.RecordBatch], int]:
-    """One job: each partition counts its rows and sends back its first ones."""
+    """One job: each partition counts its rows and returns its first ones."""
 
     def sample(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = pa.BufferOutputStream()

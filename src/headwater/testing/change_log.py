@@ -8,13 +8,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 import pyarrow as pa
 
-from headwater.model.changes import SOURCE_TIME, change_fields, position
-from headwater.testing.memory_rows import MemoryRows
+from headwater.model.rows import SOURCE_TIME, Changes, Rows, change_fields, position
+from headwater.testing.memory_rows import memory_rows
 
 COLUMNS = ("id", "note", "body")
 _EPOCH = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
@@ -150,22 +150,14 @@ class ChangeLog:
         return sorted((key, *version) for key, found in versions.items() for version in found)
 
 
-@dataclass(frozen=True)
-class MemoryChanges(MemoryRows):
-    """ChangeRows over tables in memory."""
-
-    table_columns: tuple[str, ...] = COLUMNS
-    event_key: tuple[str, ...] = ("partition", "offset")
-    arrival: str = SOURCE_TIME
-
-
-def changes(events: Sequence[tuple[int, int, Event]], splits: int = 1, stream: str = "shop.orders") -> MemoryChanges:
+def changes(events: Sequence[tuple[int, int, Event]], splits: int = 1, stream: str = "shop.orders") -> Rows:
     """A window: partition, offset and event each."""
     rows = [{**event.row(), "partition": partition, "offset": offset} for partition, offset, event in events]
     table = pa.Table.from_pylist(rows, SCHEMA)
     size = -(-table.num_rows // splits) or 1
     parts = tuple(table.slice(start, size) for start in range(0, max(table.num_rows, 1), size))
-    return MemoryChanges(stream, parts, ("id",), ("_position",))
+    facets = Changes(COLUMNS, ("partition", "offset"), SOURCE_TIME)
+    return replace(memory_rows(stream, parts, ("id",), ("_position",)), changes=facets)
 
 
 def partitions(log: ChangeLog, count: int) -> list[list[tuple[int, int, Event]]]:

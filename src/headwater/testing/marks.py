@@ -1,7 +1,7 @@
 """The laws of marks, for every kind: call them with any marks of one kind, from Hypothesis or by hand.
 
-Equal means equal as values. Two marks stand at the same place when each covers the other; that is weaker:
-marks may remember different things about one place.
+Equal means equal as values. Two marks are at the same position when each covers the other; that is weaker:
+marks may hold different details about one position.
 """
 
 from __future__ import annotations

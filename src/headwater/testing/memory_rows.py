@@ -1,108 +1,79 @@
-"""Rows held in memory, and an attempt to land them: what a test of a sink starts from."""
+"""Rows held in memory, a split that trickles, and an attempt to land them: what a test of a sink starts from."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.model.cursor import CursorType
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.marks import ColumnMark
-from headwater.model.rows import ReplacingRows, Rows
+from headwater.model.rows import MemorySplit, Objects, OnReject, Rows, Split
 from headwater.model.sink import Attempt
+from headwater.model.types import CursorType
 from headwater.model.window import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+_BATCH_ROWS = 1 << 16
+
+
+def memory_rows(
+    stream: str,
+    tables: Sequence[pa.Table],
+    key: tuple[str, ...] = (),
+    order: tuple[str, ...] = (),
+    *,
+    counted: bool = True,
+    error: Exception | None = None,
+    objects: Objects | None = None,
+) -> Rows:
+    """One split per table. `counted`: their numbers of rows are known. `error`: of the last split, at its end."""
+    rows = with_tables(Rows(stream, tables[0].schema, key, order, objects=objects), tables)
+    if not counted:
+        rows = replace(rows, splits=tuple(FaultySplit(split, None) for split in rows.splits or ()))
+    return rows if error is None else failing(rows, error)
+
+
+def with_tables(rows: Rows, tables: Sequence[pa.Table]) -> Rows:
+    """The same with other content."""
+    splits = tuple(MemorySplit(tuple(table.to_batches(max_chunksize=_BATCH_ROWS))) for table in tables)
+    return replace(rows, schema=tables[0].schema, splits=splits)
+
+
+def failing(rows: Rows, error: Exception) -> Rows:
+    """The same; their last split fails after its rows, as a lost source does."""
+    *others, last = rows.splits or ()
+    return replace(rows, splits=(*others, FaultySplit(last, last.rows, error)))
 
 
 @dataclass(frozen=True)
-class MemorySplit:
-    """A table that travels with the split; with `error` it fails after its rows, as a lost source does."""
+class FaultySplit:
+    """A split whose number of rows is unknown, or that fails after its rows."""
 
-    table: pa.Table = field(repr=False)
+    split: Split
+    rows: int | None
     error: Exception | None = None
-    counted: bool = True  # False: its number of rows is not known beforehand
 
-    @property
-    def rows(self) -> int | None:
-        return int(self.table.num_rows) if self.counted else None
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        yield from self.table.to_batches(max_chunksize=1 << 16)
+    def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
+        yield from self.split.read(on_reject)
         if self.error is not None:
             raise self.error
 
 
-@dataclass(frozen=True)
-class MemoryRows:
-    """SplitRows over tables in memory: one split per table."""
-
-    stream: str
-    tables: tuple[pa.Table, ...]
-    key: tuple[str, ...] = ()
-    order: tuple[str, ...] = ()
-    counted: bool = True
-    error: Exception | None = None  # of the last split, at its end
-    part_column: str = ""
-    earlier: tuple[str, ...] = ()
-    part_prefix: str = ""
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.tables[0].schema
-
-    @property
-    def splits(self) -> tuple[MemorySplit, ...]:
-        *others, last = self.tables
-        return (
-            *(MemorySplit(table, None, self.counted) for table in others),
-            MemorySplit(last, self.error, self.counted),
-        )
-
-    def dataframe(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame(pa.concat_tables(self.tables))
-
-
-@dataclass(frozen=True)
-class DataFrameRows:
+def spark_rows(rows: Rows) -> Rows:
     """The same rows for a sink that must take them from Spark: no splits are offered."""
+    return replace(rows, splits=None, frame=rows.dataframe)
 
-    rows: Rows
 
-    @property
-    def stream(self) -> str:
-        return self.rows.stream
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.rows.schema
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.rows.key
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        return self.rows.order
-
-    @property
-    def part_column(self) -> str:
-        return self.rows.part_column if isinstance(self.rows, ReplacingRows) else ""
-
-    @property
-    def earlier(self) -> tuple[str, ...]:
-        return self.rows.earlier if isinstance(self.rows, ReplacingRows) else ()
-
-    @property
-    def part_prefix(self) -> str:
-        return self.rows.part_prefix if isinstance(self.rows, ReplacingRows) else ""
-
-    def dataframe(self, spark: SparkSession) -> DataFrame:
-        return self.rows.dataframe(spark)
+def tables_of(rows: Rows) -> tuple[pa.Table, ...]:
+    """What `memory_rows` was made of."""
+    return tuple(pa.Table.from_batches(split.read(), rows.schema) for split in rows.splits or ())
 
 
 def window_up_to(end: int, start: int | None = None) -> Window:
@@ -142,3 +113,25 @@ def table_of(ids: Sequence[int]) -> pa.Table:
 
 def _no_spark() -> SparkSession:
     raise AssertionError("this window must land without a Spark session")
+
+
+_PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class TrickleSplit:
+    """A batch now and then, until a file appears. Its number of rows is known only afterwards."""
+
+    batch: pa.RecordBatch
+    until: Path
+    patience_seconds: float = 60.0
+    rows: int | None = None
+
+    def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rejects nothing
+        deadline = time.monotonic() + self.patience_seconds
+        while not self.until.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.until} did not appear within {self.patience_seconds:.0f} s")
+            yield self.batch
+            time.sleep(_PAUSE_SECONDS)
+        yield self.batch

@@ -20,7 +20,6 @@ from typing import Protocol
 
 import pytest
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import (
     InputError,
     LeaseHeld,
@@ -31,8 +30,9 @@ from headwater.model.errors import (
 )
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark, StreamsMark
-from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, Progress, Waiting
+from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, PausedStream, Progress
 from headwater.model.store import Store
+from headwater.model.types import CursorType
 from headwater.model.window import Window
 from headwater.testing.progress_race import OpenStore, Race, run_race
 
@@ -46,7 +46,7 @@ REFUSED_NAMES = ("", "a\x00b", "\ud800", "x" * 501)
 
 
 class Place(Protocol):
-    """Where the data of one test lives, and how time passes and damage happens there."""
+    """The data of one test, with control over time and damage."""
 
     open: OpenStore
     """Another store on the same data; picklable when `shared`."""
@@ -61,7 +61,7 @@ class Place(Protocol):
 
 
 class ProgressContract:
-    """What every store has to keep; the names of the tests are the promises."""
+    """The promises of every store, as the names of the tests."""
 
     @pytest.fixture
     def place(self) -> Place:
@@ -154,17 +154,17 @@ class ProgressContract:
         mark = StreamsMark({**marks, "none": ColumnMark("c", CursorType.DATE, None)})
         landing = Landing("1:iceberg", "s", "w", rows=3, seconds=0.25, proof={"snapshot": 2**62})
         intent = Intent("run 1", Window(None, mark), dt.datetime(2026, 1, 1, 0, 0, 0, 1, dt.UTC), (landing,))
-        waits = Waiting("s", intent.begun_at, "schema-refused", "not so: \x00", Window(mark, mark), (landing,))
-        wanted = store.load("a").intending(intent).with_waiting(waits, replace(waits, stream="t", window=None))
+        waits = PausedStream("s", intent.begun_at, "schema-refused", "not so: \x00", Window(mark, mark), (landing,))
+        wanted = store.load("a").intending(intent).with_paused(waits, replace(waits, stream="t", window=None))
         stored = store.swap(lease, store.load("a"), wanted, None)
         assert place.open().load("a") == stored
-        assert (stored.intent, stored.waiting) == (intent, wanted.waiting)
+        assert (stored.intent, stored.paused) == (intent, wanted.paused)
         done = store.swap(lease, stored, stored.advanced(mark), None)
         assert place.open().load("a") == done
-        assert (done.mark, done.intent, done.waiting) == (mark, None, wanted.waiting)
-        left = store.swap(lease, done, done.without_waiting("s", "t"), None)
+        assert (done.mark, done.intent, done.paused) == (mark, None, wanted.paused)
+        left = store.swap(lease, done, done.without_paused("s", "t"), None)
         assert place.open().load("a") == left
-        assert left.waiting == ()
+        assert left.paused == ()
 
     def test_history_gives_the_newest_entries_first(self, place: Place, store: Store) -> None:
         lease = _lease(store)
@@ -179,7 +179,7 @@ class ProgressContract:
         assert list(store.history("a", 0)) == []
         assert list(store.history("b", 3)) == []
 
-    def test_one_process_holds_a_pipeline_and_others_are_told_who(self, place: Place, store: Store) -> None:
+    def test_one_process_holds_a_pipeline_and_others_learn_which(self, place: Place, store: Store) -> None:
         lease = store.acquire("a", "host-1/77", 30)
         for owner in ("host-2/1", "host-1/77"):
             with pytest.raises(LeaseHeld, match=r"a: host-1/77 holds the lease until \d{4}-"):
@@ -206,7 +206,7 @@ class ProgressContract:
         assert _advance(other, new, 7).mark == _mark(7)
         assert len(store.history("a", 10)) == 2
 
-    def test_an_expired_lease_writes_nothing_even_if_nobody_took_over(self, place: Place, store: Store) -> None:
+    def test_an_expired_lease_writes_nothing_even_without_a_successor(self, place: Place, store: Store) -> None:
         lease = _lease(store)
         stored = _advance(store, lease, 5)
         place.pass_time(31)
@@ -303,7 +303,7 @@ class ProgressContract:
         assert [store.load("a")] == winners
         assert len(store.history("a", 10)) == 1
 
-    def test_a_forked_process_and_its_parent_can_both_go_on(self, place: Place, store: Store) -> None:
+    def test_a_forked_process_and_its_parent_can_both_continue(self, place: Place, store: Store) -> None:
         if not place.shared:
             pytest.skip("one process has this store for itself")
         lease = _lease(store)

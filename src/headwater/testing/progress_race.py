@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from headwater.model.cursor import CursorType
 from headwater.model.errors import LeaseHeld, LeaseLost
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Intent, Lease, Progress
 from headwater.model.store import Store
+from headwater.model.types import CursorType
 from headwater.model.window import Window
 
 OpenStore = Callable[[], Store]  # has to be picklable: every process opens the store for itself
@@ -46,7 +46,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it, for reports."""
+    """The result, for reports."""
 
     seconds: float
     kills: int
@@ -84,9 +84,9 @@ def main() -> None:
 def _check(race: Race, store: Store, noted: list[int], kills: int) -> None:
     progress = store.load(race.pipeline)
     steps = list(range(1, race.goal + 1))
-    assert _value(progress) == race.goal, f"the mark stands at {progress.mark}, not at {race.goal}"
+    assert _value(progress) == race.goal, f"the mark is {progress.mark}, not {race.goal}"
     assert progress.intent is None
-    assert progress.version == 2 * race.goal, "each step is one intent and one advance, whoever finishes it"
+    assert progress.version == 2 * race.goal, "each step is one intent and one advance"
     entries = list(reversed(store.history(race.pipeline, race.goal + 10)))
     assert [entry.end for entry in entries] == [str(_mark(step)) for step in steps], "the history has gaps"
     assert [entry.start for entry in entries] == [str(_mark(step - 1)) for step in steps]
@@ -114,7 +114,7 @@ class _Crowd:
         try:
             self._members = [self._start() for _ in range(race.processes)]
             while any(member.is_alive() for member in self._members):
-                assert os.getppid() == parent, "whoever started the race is gone"
+                assert os.getppid() == parent, "the parent of the race is gone"
                 assert time.monotonic() < deadline, f"the race took longer than {race.timeout_seconds} s"
                 self._members[0].join(0.05)
                 self._check_ends()
@@ -172,7 +172,7 @@ def count_up(race: Race, number: int) -> None:
                 assert value >= highest, f"the mark went back from {highest} to {value} (G3)"
                 highest = value if value >= race.goal else _step(store, lease, note.write)
             except LeaseLost:
-                continue  # we were too slow; whoever took over goes on
+                continue  # too slow; another process took over
             store.release(lease)
     store.close()
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine.verify.ranges import Ranges, RangeSums, as_numbers
+from headwater.engine.verify.digest import Ranges, RangeSums, as_numbers
 from headwater.engine.verify.row_hash import hash_rows, hash_values
 
 LONG = st.one_of(st.text(max_size=20), st.text(min_size=200, max_size=300))

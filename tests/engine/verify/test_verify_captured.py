@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from headwater.api import Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.verify.report import Verified
-from headwater.engine.verify.verifying import VerifyOrder
+from headwater.engine.verify.verify import VerifyRequest
 from tests.engine.captured_yard import KEYS, Load, Yard
 from tests.engine.verify.yard import found
 
@@ -37,7 +37,7 @@ def yard(database, tmp_path, namespace):
 def verify(yard: Yard, spark, *, repair: bool = False, **order) -> Verified:
     with Project(load_project(yard.folder), yard.folder, spark=spark) as project:
         pipeline = project.pipelines([yard.folder / "yard.yaml"])[0]
-        return pipeline.verify(VerifyOrder(**order), repair=(lambda _: True) if repair else None)
+        return pipeline.verify(VerifyRequest(**order), repair=(lambda _: True) if repair else None)
 
 
 def differing(verified: Verified) -> dict[tuple[str, str], dict]:
@@ -113,7 +113,7 @@ def test_a_repair_loses_against_what_came_after_it(yard, spark):
         return True
 
     with Project(load_project(yard.folder), yard.folder, spark=spark) as project:
-        project.pipelines([yard.folder / "yard.yaml"])[0].verify(VerifyOrder(sink="2"), repair=meanwhile)
+        project.pipelines([yard.folder / "yard.yaml"])[0].verify(VerifyRequest(sink="2"), repair=meanwhile)
     with psycopg.connect(yard.database) as connection:
         connection.execute("UPDATE accounts SET owner = 'newer still' WHERE id IN (1, 3)")
     assert not differing(verify(yard, spark))

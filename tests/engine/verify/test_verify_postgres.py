@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.engine.verify.verifying import VerifyOrder
+from headwater.engine.verify.verify import VerifyRequest
 from tests.engine.verify.yard import Yard, found
 
 pytestmark = pytest.mark.spark
@@ -59,7 +59,7 @@ def test_a_change_without_a_move_of_the_cursor_and_a_delete_are_told_apart(yard:
     yard.sql("UPDATE items SET price = price + 1 WHERE id = 11", "DELETE FROM items WHERE id = 12")
     shown = found(yard.verify())
     assert shown.pop("extra") == [(12,)]
-    assert shown in ({"different": [(11,)]}, {})  # above the low edge the next window brings it
+    assert shown in ({"different": [(11,)]}, {})  # above the low watermark the next window has it
     yard.run()
     assert "missing" not in found(yard.verify())
 
@@ -106,7 +106,7 @@ def test_extra_rows_are_removed_only_if_the_source_still_does_not_have_them(yard
 
     project, pipeline = yard.open()
     with project:
-        verified = pipeline.verify(VerifyOrder(delete_extra=True), repair=meanwhile)
+        verified = pipeline.verify(VerifyRequest(delete_extra=True), repair=meanwhile)
     assert found(verified) == {"extra": [(20,), (21,)]}
     assert verified.repaired[0].removed == 1
     yard.run()

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from headwater.api import Project
-from headwater.engine.verify.verifying import VerifyOrder
-from headwater.testing.borrowed_jvm import borrow
+from headwater.engine.verify.verify import VerifyRequest
+from headwater.testing.crashes import borrow
 
 
 def main(path: Path) -> None:
     project = Project.open(path.parent, spark=borrow())
-    verified = project.pipelines([path])[0].verify(VerifyOrder(delete_extra=True), repair=lambda _: True)
+    verified = project.pipelines([path])[0].verify(VerifyRequest(delete_extra=True), repair=lambda _: True)
     sys.stdout.write(json.dumps([one.to_json() for one in verified.repaired]) + "\n")
     sys.stdout.flush()
     os._exit(0)  # an ordinary exit would stop the session that was only borrowed

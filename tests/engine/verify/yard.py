@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from headwater.api import Pipeline, Project
-from headwater.config.loading import load_project
+from headwater.config.load import load_project
 from headwater.engine.result import CycleResult
 from headwater.engine.verify.report import Verified
-from headwater.engine.verify.verifying import VerifyOrder
+from headwater.engine.verify.verify import VerifyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,12 +64,12 @@ class Yard:
     def verify(self, **order: Any) -> Verified:
         project, pipeline = self.open()
         with project:
-            return pipeline.verify(VerifyOrder(**order))
+            return pipeline.verify(VerifyRequest(**order))
 
     def repair(self, faults=None, **order: Any) -> Verified:
         project, pipeline = self.open(faults)
         with project:
-            return pipeline.verify(VerifyOrder(**order), repair=lambda _: True)
+            return pipeline.verify(VerifyRequest(**order), repair=lambda _: True)
 
     def history(self) -> list:
         project, pipeline = self.open()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from headwater.config.connect import ConnectSettings
-from headwater.services.connect.address import USUAL, Address, find_worker
+from headwater.config.project import ConnectSettings
+from headwater.services.connect.client import DEFAULT, Address, find_worker
 
 WRITTEN = ConnectSettings(url="http://written:8083")
 
@@ -13,7 +13,7 @@ def test_a_flag_beats_a_variable_and_that_beats_the_file(tmp_path: Path):
     assert find_worker("http://flag:8083", variable, WRITTEN, tmp_path) == Address("http://flag:8083", "--url")
     assert find_worker(None, variable, WRITTEN, tmp_path) == Address("http://variable:8083", "HEADWATER_CONNECT_URL")
     assert find_worker(None, {}, WRITTEN, tmp_path) == Address("http://written:8083", "headwater.yaml")
-    assert find_worker(None, {}, ConnectSettings(), tmp_path) == Address(USUAL, "the default")
+    assert find_worker(None, {}, ConnectSettings(), tmp_path) == Address(DEFAULT, "the default")
 
 
 def test_a_setting_that_came_from_its_variable_is_told_so(tmp_path: Path):

@@ -1,11 +1,14 @@
 """The client: refusals become errors of ours, and a cluster that is busy is asked again."""
 
+import base64
+import socket
+
 import pytest
 
 from headwater.model.errors import EnvironmentFault, InputError
 from headwater.model.secret import Secret
 from headwater.services.connect.client import ConnectClient
-from headwater.services.ports import free_port
+from headwater.services.stack.service import free_port
 from tests.services.connect.gate import gate
 
 NOWHERE = "http://127.0.0.1:1"
@@ -23,9 +26,16 @@ def test_a_worker_that_is_not_there_is_told_with_the_ways_to_one():
     assert caught.value.exit_code == 3
 
 
+def test_a_worker_that_keeps_silent_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(EnvironmentFault, match="timeout"):
+            ConnectClient(f"http://127.0.0.1:{port}", answer_seconds=0.1).names()
+
+
 @pytest.mark.parametrize("url", ["localhost:8083", "http://[", "ftp://x", "http://h:port"])
 def test_what_is_no_address_is_told(url):
-    with pytest.raises(InputError, match="is no address"):
+    with pytest.raises(InputError, match="is not a valid address"):
         ConnectClient(url).names()
 
 
@@ -35,8 +45,34 @@ def test_a_password_in_the_address_is_used_and_never_shown():
         client.names()
         assert seen == ["GET /connectors Basic YW5uYTpnZWhlaW0="]
         assert "geheim" not in client.url
-        with pytest.raises(EnvironmentFault, match=r"anna:\*\*\*\*@.* refuses us: 403 Forbidden"):
+        with pytest.raises(EnvironmentFault, match=r"anna:\*\*\*\*@.* refuses the login: 403 Forbidden"):
             client.names()
+
+
+def test_a_login_in_the_address_may_be_escaped():
+    with gate(NOWHERE, (200, b"[]")) as (url, seen):
+        ConnectClient(url.replace("://", "://anna:ge%40h%C3%A9im@")).names()
+    assert seen == [f"GET /connectors Basic {base64.b64encode('anna:ge@héim'.encode()).decode()}"]
+
+
+def test_an_address_may_have_a_path():
+    with gate(NOWHERE, (200, b"[]")) as (url, seen):
+        ConnectClient(f"{url}/connect/").names()
+    assert seen == ["GET /connect/connectors"]
+
+
+def test_a_worker_elsewhere_is_asked_through_the_proxy_and_one_on_this_machine_is_not(monkeypatch):
+    with gate(NOWHERE, (200, b"[]"), (200, b"[]")) as (url, seen):
+        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        ConnectClient("http://worker.invalid:8083").names()
+        with pytest.raises(EnvironmentFault, match="Connection refused"):
+            ConnectClient(f"http://127.0.0.1:{free_port()}").names()
+        monkeypatch.setenv("no_proxy", "worker.invalid")
+        with pytest.raises(EnvironmentFault, match=r"no Kafka Connect worker answers at http://worker\.invalid:8083"):
+            ConnectClient("http://worker.invalid:8083").names()
+    assert seen == ["GET http://worker.invalid:8083/connectors"]
 
 
 def test_settings_have_a_login_too():
@@ -48,12 +84,12 @@ def test_settings_have_a_login_too():
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
-        ((401, b""), EnvironmentFault, "refuses us: 401 Unauthorized"),
+        ((401, b""), EnvironmentFault, "refuses the login: 401 Unauthorized"),
         ((500, b'{"error_code":500,"message":"geheim is wrong"}'), EnvironmentFault, r"500 \*\*\*\* is wrong"),
         ((400, b'{"error_code":400,"message":"bad geheim"}'), InputError, r"bad \*\*\*\*"),
-        ((404, b"<html>"), EnvironmentFault, r"is no Kafka Connect worker \(status 404\)"),
-        ((200, b"<html>"), EnvironmentFault, r"is no Kafka Connect worker \(status 200\)"),
-        ((502, b"Bad gateway"), EnvironmentFault, r"is no Kafka Connect worker \(status 502\)"),
+        ((404, b"<html>"), EnvironmentFault, r"is not a Kafka Connect worker \(status 404\)"),
+        ((200, b"<html>"), EnvironmentFault, r"is not a Kafka Connect worker \(status 200\)"),
+        ((502, b"Bad gateway"), EnvironmentFault, r"is not a Kafka Connect worker \(status 502\)"),
     ],
 )
 def test_refusals_are_told_without_secrets(answer, kind, said):
@@ -75,7 +111,7 @@ def test_a_cluster_that_shares_out_its_work_is_asked_again(connect: str):
 def test_patience_with_a_busy_cluster_ends():
     with gate(NOWHERE, *[BUSY] * 50) as (url, seen):
         with pytest.raises(EnvironmentFault, match=r"still busy after 0\.5 s: Cannot complete request momentarily"):
-            ConnectClient(url, patience_seconds=0.5).put("x", {})
+            ConnectClient(url, rebalance_seconds=0.5).put("x", {})
         assert len(seen) > 1
 
 

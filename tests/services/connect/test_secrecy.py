@@ -2,9 +2,8 @@
 
 import pytest
 
-from headwater.services.connect.applying import differences
-from headwater.services.connect.connector_file import Connector
-from headwater.services.connect.secrecy import is_secret, secret_values, shown, without
+from headwater.services.connect.apply import differences
+from headwater.services.connect.connector import Connector, is_secret, secret_values, shown, without
 
 
 @pytest.mark.parametrize(

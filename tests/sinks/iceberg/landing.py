@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headwater.config.sinks import IcebergSink as IcebergSettings
-from headwater.model.cursor import CursorType
+from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark
-from headwater.model.rows import Rows
+from headwater.model.rows import Objects, Rows
 from headwater.model.sink import Attempt
+from headwater.model.types import CursorType
 from headwater.model.window import Window
+from headwater.sinks.iceberg.merge.strategy import DEFAULT_TUNING, Tuning
 from headwater.sinks.iceberg.sink import IcebergSink
-from headwater.testing.memory_rows import MemoryRows, attempt_at
+from headwater.testing.memory_rows import attempt_at, memory_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RUNS = itertools.count(1)
+IN_TASKS = Tuning(driver_rows=0, unit_rows=5)
+"""Even small tables are searched and copied by Spark's tasks."""
 
 
 def window(number: int) -> Window:
@@ -38,14 +41,14 @@ class Lands:
     spark: SparkSession
     namespace: str
     name: str = "orders"
-    told: list[int] = field(default_factory=list)
+    progress: list[int] = field(default_factory=list)
 
     @property
     def table(self) -> str:
         return f"{self.namespace}.{self.name}"
 
-    def sink(self, **settings: Any) -> IcebergSink:
-        return IcebergSink(IcebergSettings(**{"table": self.table, **settings}), "1:iceberg")
+    def sink(self, *, tuning: Tuning = DEFAULT_TUNING, **settings: Any) -> IcebergSink:
+        return IcebergSink(IcebergSinkSettings(**{"table": self.table, **settings}), "1:iceberg", tuning=tuning)
 
     def attempt(self, number: int = 1, **options: Any) -> Attempt:
         """A try at a window, by its number; a run of its own each time."""
@@ -53,7 +56,7 @@ class Lands:
             window(number),
             run=f"run{next(_RUNS)}",
             spark=lambda: self.spark,
-            progress=self.told.append,
+            progress=self.progress.append,
             **options,
         )
 
@@ -82,7 +85,7 @@ class Lands:
         return {row.file_path.rsplit("/", 1)[1] for row in found}
 
 
-def orders(ids: Iterable[int], text: str = "new", seq: int = 1, **options: Any) -> MemoryRows:
+def orders(ids: Iterable[int], text: str = "new", seq: int = 1, **options: Any) -> Rows:
     """Rows of an orders table: id, note, seq."""
     ids = list(ids)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string()), ("seq", pa.int64())])
@@ -98,16 +101,16 @@ def table_rows(
     order: Sequence[str] = (),
     splits: int = 1,
     counted: bool = True,
-) -> MemoryRows:
+) -> Rows:
     """A table as the rows of a window, cut into splits of similar size."""
     size = -(-table.num_rows // splits) or 1
     parts = tuple(table.slice(start, size) for start in range(0, max(table.num_rows, 1), size))
-    return MemoryRows(stream, parts, tuple(key), tuple(order), counted)
+    return memory_rows(stream, parts, tuple(key), tuple(order), counted=counted)
 
 
 def objects(
     contents: Mapping[str, Iterable[int]], earlier: Iterable[str] = (), text: str = "new", **options: Any
-) -> MemoryRows:
+) -> Rows:
     """Rows of objects, by their names: id, note, object_url. Those in `earlier` were landed before."""
     found = [(n, f"{text} {n}", url_of(name)) for name, ids in contents.items() for n in ids]
     columns = list(zip(*found, strict=True)) or [(), (), ()]
@@ -117,9 +120,7 @@ def objects(
     )
     return replace(
         table_rows(table, **options),
-        part_column="object_url",
-        earlier=tuple(url_of(name) for name in earlier),
-        part_prefix=url_of(""),
+        objects=Objects("object_url", tuple(url_of(name) for name in earlier), url_of("")),
     )
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
-from tests.sinks.iceberg.landing import Lands, orders
 
 from headwater.model.errors import InputError, RunError, SinkUnreachable, SourceUnreachable, UnknownName
+from tests.conftest import wait_until
+from tests.sinks.iceberg.landing import Lands, orders
 
 pytestmark = pytest.mark.spark
 
@@ -106,7 +106,7 @@ def test_a_lake_that_cannot_be_written_is_named(lands: Lands, lake_folder: Path)
 def test_a_catalog_that_is_not_there_is_named(lands: Lands) -> None:
     with pytest.raises(UnknownName, match="no catalog 'laek'"):
         lands.land(orders([2]), 1, table="laek.shop.orders")
-    with pytest.raises(InputError, match="no Iceberg catalog"):
+    with pytest.raises(InputError, match="is not an Iceberg catalog"):
         lands.land(orders([2]), 1, table="spark_catalog.shop.orders")
 
 

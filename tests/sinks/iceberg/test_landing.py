@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.sinks.iceberg.landing import Lands, orders
 
 from headwater.model.rows import Rows
-from headwater.sinks.iceberg.catalog import find_table
-from headwater.sinks.iceberg.naming import table_for
-from headwater.sources.split_rows import ArrowRows
-from headwater.testing.memory_rows import DataFrameRows
-from headwater.testing.trickle import TrickleSplit
+from headwater.sinks.iceberg.catalog.catalog import find_table
+from headwater.sinks.iceberg.catalog.table import table_for
+from headwater.testing.memory_rows import TrickleSplit, spark_rows, tables_of
+from tests.sinks.iceberg.landing import Lands, orders
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +25,7 @@ def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> N
         "append",
         2,
     )
-    assert lands.told == [5, 5]
+    assert lands.progress == [5, 5]
     columns = {f.name: (f.dataType.simpleString(), f.nullable) for f in lands.spark.table(lands.table).schema.fields}
     assert columns == {"id": ("bigint", False), "note": ("string", True), "seq": ("bigint", True)}
     properties = {row.key: row.value for row in lands.spark.sql(f"SHOW TBLPROPERTIES {lands.table}").collect()}
@@ -38,21 +36,21 @@ def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> N
 
 @pytest.mark.parametrize("offered", ["splits", "a DataFrame"])
 def test_rows_are_told_while_tasks_still_write_them(lands: Lands, tmp_path: Path, offered: str) -> None:
-    """The source gives rows until progress was told three times, so the landing would never end without."""
-    told: list[int] = []
+    """The source gives rows until progress was reported three times, so the landing would never end without."""
+    counts: list[int] = []
 
     def hear(rows: int) -> None:
-        told.append(rows)
-        if len(told) == 3:
+        counts.append(rows)
+        if len(counts) == 3:
             (tmp_path / "enough").touch()
 
-    batch = orders(range(100)).tables[0].to_batches()[0]
+    batch = tables_of(orders(range(100)))[0].to_batches()[0]
     splits = tuple(TrickleSplit(batch, tmp_path / "enough") for _ in range(3))
-    rows: Rows = ArrowRows("shop.orders", batch.schema, (), (), splits)
-    rows = rows if offered == "splits" else DataFrameRows(rows)
+    rows: Rows = Rows("shop.orders", batch.schema, splits=splits)
+    rows = rows if offered == "splits" else spark_rows(rows)
     landing = lands.sink().land(replace(lands.attempt(), progress=hear), rows)
-    assert all(count > 0 for count in told)
-    assert sum(told) == landing.rows == lands.spark.table(lands.table).count()
+    assert all(count > 0 for count in counts)
+    assert sum(counts) == landing.rows == lands.spark.table(lands.table).count()
 
 
 def test_windows_are_appended_one_snapshot_each(lands: Lands, lake_folder: Path) -> None:
@@ -173,8 +171,8 @@ def test_an_empty_window_changes_nothing(lands: Lands) -> None:
 
 def test_rows_that_only_spark_can_read_land_the_same_way(lands: Lands, lake_folder: Path) -> None:
     sink = lands.sink(mode="merge")
-    sink.land(lands.attempt(1), DataFrameRows(orders(range(10), "old")))
-    landing = sink.land(lands.attempt(2), DataFrameRows(orders(range(5, 15), "new")))
+    sink.land(lands.attempt(1), spark_rows(orders(range(10), "old")))
+    landing = sink.land(lands.attempt(2), spark_rows(orders(range(5, 15), "new")))
     assert landing.rows == 10
     assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {
         n: "old" if n < 5 else "new" for n in range(15)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
-from tests.stack import KafkaForTests
 
-from headwater.config.kafka_sink import KafkaSink as Settings
+from headwater.config.sinks.kafka import KafkaSinkSettings
 from headwater.sinks.kafka import KafkaSink
+from tests.stack import KafkaForTests
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Read:
 
 def everything_in(kafka: KafkaForTests, topic: str) -> list[Read]:
     """Partition by partition, each in order."""
-    consumer = Consumer({"bootstrap.servers": kafka.brokers, "group.id": "reader", "enable.auto.commit": False})
+    options = {"group.id": "reader", "enable.auto.commit": False, "fetch.wait.max.ms": 10}
+    consumer = Consumer({"bootstrap.servers": kafka.brokers, **options})
     found = []
     for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
@@ -51,5 +52,5 @@ def everything_in(kafka: KafkaForTests, topic: str) -> list[Read]:
 
 def kafka_sink(kafka: KafkaForTests, topic: str, folder: Path = Path(), **settings) -> KafkaSink:
     return KafkaSink(
-        Settings(**{"brokers": kafka.brokers, "topic": topic, "timeout": "20s", **settings}), "2:kafka", folder
+        KafkaSinkSettings(**{"brokers": kafka.brokers, "topic": topic, "timeout": "20s", **settings}), "2:kafka", folder
     )

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.config.debezium import DebeziumSettings
+from headwater.config.sources.kafka import DebeziumSettings
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.debezium.events import Decoded, EventDecoder, EventReading
-from headwater.sources.debezium.found import Look
-from headwater.sources.debezium.transport import OLD_KEY_HEADER, Messages
-from headwater.sources.json.found import ddl_of
+from headwater.sources.debezium.decoder import Decoded, EventDecoder, EventFormat
+from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages
+from headwater.sources.debezium.inference import ColumnInference
+from headwater.sources.json.columns import ddl_of
 
 RECORDED = Path(__file__).parent / "recorded"
 RECORDED_MYSQL = Path(__file__).parent / "recorded_mysql"
@@ -63,7 +63,7 @@ class Stream:
         self.key: tuple[str, ...] = ()
 
     def look(self, *windows: Messages) -> None:
-        look = Look("shop.public.t", self.settings, self.ddl)
+        look = ColumnInference("shop.public.t", self.settings, self.ddl)
         for messages in windows:
             look.see(messages.values, [messages.key(n) for n in range(len(messages.values))])
         self.columns = dict(look.columns(self.columns, set()))
@@ -74,10 +74,10 @@ class Stream:
         return schema_of(self.ddl or ddl_of(self.columns))
 
     def decode(self, messages: Messages) -> Decoded:
-        reading = EventReading("shop.public.t", self.table, self.key, self.ddl is not None, self.settings)
+        reading = EventFormat("shop.public.t", self.table, self.key, self.ddl is not None, self.settings)
         made = EventDecoder(reading).decode(messages)
         made.rows.validate(full=True)
-        assert len(made.kept) == made.rows.num_rows
+        assert len(made.message_indices) == made.rows.num_rows
         return made
 
     def poll(self, messages: Messages) -> Decoded:

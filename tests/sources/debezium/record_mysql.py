@@ -23,9 +23,8 @@ import pymysql
 from confluent_kafka import Consumer, Message
 
 from headwater.services.connect.client import ConnectClient
-from headwater.services.connect_server import Connect
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import running
+from headwater.services.stack.kafka import Connect, Kafka
+from headwater.services.stack.service import running
 from tests.sources.debezium.mysql_things import CREATED, EMPTIED, HAPPENED, MODES
 from tests.sources.debezium.reading import RECORDED_MYSQL
 

@@ -9,8 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from headwater.sinks.iceberg.changes.other_keys import old_key_values
-from headwater.sources.debezium.keys import as_json
+from headwater.sinks.iceberg.cdc.batch import old_key_values
+from headwater.sources.debezium.change_batch import key_as_json
 
 KEYS = [
     (pa.int32(), -1),
@@ -29,5 +29,5 @@ KEYS = [
 @pytest.mark.parametrize(("kind", "value"), KEYS, ids=[str(kind) for kind, _ in KEYS])
 def test_a_key_of_every_type_comes_back(kind, value):
     columns = [pa.array([value], kind), pa.array(["x"])]
-    read = old_key_values([json.loads(as_json(columns, 0))], [kind, pa.string()])
+    read = old_key_values([json.loads(key_as_json(columns, 0))], [kind, pa.string()])
     assert read == columns

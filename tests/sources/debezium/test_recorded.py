@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from headwater.model.changes import position
+from headwater.model.rows import position
 from tests.sources.debezium.reading import Stream, messages_of, recorded, rows
 
 DDL = (
@@ -31,7 +31,7 @@ def test_every_event_becomes_a_row_and_no_tombstone_does():
     decoded = stream().poll(messages_of(events))
     assert decoded.rejected == []
     wanted = [n for n, each in enumerate(events) if each["value"] is not None]
-    assert decoded.kept.tolist() == wanted
+    assert decoded.message_indices.tolist() == wanted
     assert decoded.rows.column("_op").to_pylist() == [events[n]["value"]["op"] for n in wanted]
     assert len(wanted) == 28
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from headwater.config.debezium import DebeziumSettings
-from headwater.config.kafka_source import KafkaSource
-from headwater.config.objects_source import ObjectsSource
+from headwater.config.sources.kafka import DebeziumSettings, KafkaSourceSettings
+from headwater.config.sources.objects import ObjectsSourceSettings
 
 KAFKA = {"brokers": "b:1", "topics": "t"}
 OBJECTS = {"url": "s3://b/p/"}
@@ -29,7 +28,7 @@ OBJECTS = {"url": "s3://b/p/"}
 )
 def test_what_does_not_go_together_is_refused(settings, said):
     with pytest.raises(ValidationError, match=said):
-        (KafkaSource if "brokers" in settings else ObjectsSource).model_validate(settings)
+        (KafkaSourceSettings if "brokers" in settings else ObjectsSourceSettings).model_validate(settings)
 
 
 def test_a_key_and_units_per_name():

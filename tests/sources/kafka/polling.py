@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 
 from headwater.config.pipeline import SourceSettings
 from headwater.model.marks import Mark, mark_from_json
-from headwater.model.rejects import Reject
+from headwater.model.rows import Reject
 from headwater.model.window import Window
-from headwater.sources.opening import open_source
+from headwater.sources.open import open_source
 
 
 class Poller:
@@ -53,7 +53,7 @@ class Poller:
 
     def table(self, rows) -> pa.Table:
         splits = [pickle.loads(pickle.dumps(split)) for split in rows.splits]  # noqa: S301 - as Spark does
-        batches = [batch for split in splits for batch in split.read_setting_aside(self.rejects.append)]
+        batches = [batch for split in splits for batch in split.read(self.rejects.append)]
         return pa.Table.from_batches(batches, schema=rows.schema)
 
     def again(self, **settings: object) -> Poller:

@@ -17,7 +17,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from headwater.model.errors import InputError, SourceUnreachable
+from headwater.model.errors import SourceUnreachable
 from tests.sources.kafka.polling import Poller, send
 from tests.stack import KafkaForTests
 
@@ -89,20 +89,6 @@ def test_bytes_that_are_no_such_record_are_rejects(kafka: KafkaForTests, folder:
     assert "1 bytes are left over" in poller.rejects[2].reason
 
 
-def test_a_message_that_makes_sense_both_ways_is_a_reject_until_the_settings_say_which(
-    kafka: KafkaForTests, tmp_path: Path
-):
-    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "bytes"}]
-    (tmp_path / "order.avsc").write_text(json.dumps({"type": "record", "name": "r", "fields": fields}))
-    topic = kafka.topic()
-    send(kafka.brokers, topic, [bytes([0, 10, 1, 1, 1, 2, 0])])
-    poller = avro_poller(kafka, topic, tmp_path)
-    assert poller.poll() == []
-    assert "readable with and without" in poller.rejects[0].reason
-    assert avro_poller(kafka, topic, tmp_path, avro_header="none").poll() == [{"a": 0, "b": b"\1\1\1\2\0"}]
-    assert avro_poller(kafka, topic, tmp_path, avro_header="registry").poll() == [{"a": 1, "b": b""}]
-
-
 @contextmanager
 def registry(schemas: dict[int, dict], login: str | None = None) -> Iterator[str]:
     class Answer(BaseHTTPRequestHandler):
@@ -162,23 +148,3 @@ def test_older_and_newer_writers_are_read_through_the_registry(kafka: KafkaForTe
         assert "no" not in repr(wrong.settings.kafka.registry)
     with pytest.raises(SourceUnreachable, match="schema registry at"):
         avro_poller(kafka, topic, folder, registry=access).poll()
-
-
-@pytest.mark.parametrize(
-    ("field", "told"),
-    [
-        (["int", "string"], "a union of several types is no column"),
-        ({"type": "long", "logicalType": "timestamp-nanos"}, "timestamp-nanos cannot be kept exactly"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 50}, "at most 38 digits"),
-        ("somewhere.else", "is no type that is known here"),
-    ],
-)
-def test_types_without_a_column_are_refused_before_anything_is_read(
-    kafka: KafkaForTests, tmp_path: Path, field: object, told: str
-):
-    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": field}]}
-    (tmp_path / "order.avsc").write_text(json.dumps(schema))
-    topic = kafka.topic()
-    send(kafka.brokers, topic, [b"x"])
-    with pytest.raises(InputError, match=told):
-        avro_poller(kafka, topic, tmp_path).poll()

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from headwater.api import open_source
-from headwater.config.kafka_client import KafkaClient, client_options
+from headwater.config.sources.kafka import KafkaClientSettings, client_options
 from headwater.model.errors import InputError, SettingsError, SourceUnreachable
-from headwater.sources.kafka.consuming import OffsetRange, Reading, messages
-from headwater.sources.kafka.planning import fair_shares
+from headwater.sources.kafka.client import OffsetRange, Reading, messages
+from headwater.sources.kafka.offsets import fair_shares
 from tests.sources.kafka.polling import Poller, numbers, send, texts
 from tests.stack import KafkaForTests
 
@@ -253,7 +253,7 @@ def test_a_broker_that_does_not_answer_is_never_nothing_new():
 
 
 def test_a_read_whose_broker_is_gone_fails_after_the_time_out():
-    nowhere = client_options(KafkaClient(brokers="127.0.0.1:1"), Path())
+    nowhere = client_options(KafkaClientSettings(brokers="127.0.0.1:1"), Path())
     with pytest.raises(SourceUnreachable, match=r"nothing came for 1 s|refused|transport"):
         list(messages(Reading(nowhere, "read_committed", 1.0), OffsetRange("t", 0, 0, 5)))
 
@@ -261,8 +261,8 @@ def test_a_read_whose_broker_is_gone_fails_after_the_time_out():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"schema": "id bigint,"}, "ends where"),
-        ({"schema": "id foo"}, "foo is no type"),
+        ({"schema": "id bigint,"}, "ends before"),
+        ({"schema": "id foo"}, "unknown type foo"),
         ({"options": {"group.id": "x"}}, "write group"),
         ({"options": {"bootstrap.servers": "x"}}, "brokers"),
         ({"start": "yesterday"}, "2026-03-02T08:00:00Z"),

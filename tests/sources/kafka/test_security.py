@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import running
+from headwater.services.stack.kafka import Kafka
+from headwater.services.stack.service import running
 from tests.sources.kafka.polling import Poller, send
 from tests.stack import kafka_at
 

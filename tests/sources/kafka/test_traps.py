@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from headwater.config.kafka_client import KafkaClient, client_options
+from headwater.config.sources.kafka import KafkaClientSettings, client_options
 from headwater.model.errors import BadPosition, SourceChanged
 from headwater.model.marks import OffsetsMark
-from headwater.services.kafka_server import Kafka
-from headwater.services.service import running
-from headwater.sources.kafka.consuming import OffsetRange, Reading, messages
+from headwater.services.stack.kafka import Kafka
+from headwater.services.stack.service import running
+from headwater.sources.kafka.client import OffsetRange, Reading, messages
 from tests.conftest import wait_until
 from tests.sources.kafka.polling import Poller, numbers, send, texts
 from tests.stack import KafkaForTests, kafka_at
@@ -101,7 +101,7 @@ def test_a_window_whose_messages_went_before_it_was_recovered_is_not_read_short(
 def test_messages_that_go_between_plan_and_read_stop_the_read(kafka: KafkaForTests):
     topic = kafka.topic()
     send(kafka.brokers, topic, numbers(0, 10))
-    options = client_options(KafkaClient(brokers=kafka.brokers), Path())
+    options = client_options(KafkaClientSettings(brokers=kafka.brokers), Path())
     remove_before(kafka, topic, 5)
     with pytest.raises(SourceChanged, match="the broker no longer has all of it"):
         list(messages(Reading(options, "read_committed", 20.0), OffsetRange(topic, 0, 0, 10)))
@@ -239,7 +239,7 @@ def test_a_broker_that_restarts_in_the_middle_of_a_read_costs_time_and_no_messag
         send(kafka.brokers, topic, [b"x" * 1000] * 20_000)
         # A short queue, so that most messages are still on the broker when it goes.
         slow = {"queued.max.messages.kbytes": 100, "queued.min.messages": 100, "fetch.message.max.bytes": 50_000}
-        options = client_options(KafkaClient(brokers=kafka.brokers, options=slow), tmp_path)
+        options = client_options(KafkaClientSettings(brokers=kafka.brokers, options=slow), tmp_path)
         reading = messages(Reading(options, "read_committed", 60.0), OffsetRange(topic, 0, 0, 20_000))
         offsets = [message.offset() for message in next(reading)]
         broker.restart()

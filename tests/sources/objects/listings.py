@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.model.ledger import KeepsLedgers, Ledger
+from headwater.model.bookmarks import HasLedger, Ledger
 from headwater.model.progress import Lease
 from headwater.progress.sqlite import SqliteProgress
-from headwater.sources.objects.slabs import LISTING
+from headwater.sources.objects.listing_diff import LISTING
 
 Version = tuple[str, int, int]  # etag, size, modified
 
@@ -20,7 +20,7 @@ class Book:
 
     def __init__(self, folder: Path) -> None:
         self.store = SqliteProgress(folder / "progress.db")
-        assert isinstance(self.store, KeepsLedgers)
+        assert isinstance(self.store, HasLedger)
         self.ledger: Ledger = self.store.ledger("p")
         self.lease: Lease = self.store.acquire("p", "me", 3600)
 

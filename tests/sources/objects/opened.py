@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headwater.config.objects_source import ObjectsSource
-from headwater.config.s3 import S3Settings
-from headwater.sources.objects.bucket import Bucket
-from headwater.sources.objects.container import Container, ObjectVersion
-from headwater.sources.objects.folder import Folder
-from headwater.sources.objects.opening import open_container
+from headwater.config.project import S3Settings
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.storage.container import Container, ObjectVersion
+from headwater.storage.local import Folder
+from headwater.storage.open import open_container
+from headwater.storage.s3.bucket import Bucket
 from tests.stack import S3ForTests
 
 
 def opened_folder(path: Path, **settings: Any) -> Folder:
-    container = open_container(ObjectsSource(url=str(path), **settings), Path("/"), S3Settings())
+    container = open_container(ObjectsSourceSettings(url=str(path), **settings), Path("/"), S3Settings())
     assert isinstance(container, Folder)
     return container
 
 
 def opened_bucket(s3: S3ForTests, url: str, **settings: Any) -> Bucket:
-    container = open_container(ObjectsSource(url=f"s3://{url}", **settings), Path("/"), S3Settings(**vars(s3)))
+    container = open_container(ObjectsSourceSettings(url=f"s3://{url}", **settings), Path("/"), S3Settings(**vars(s3)))
     assert isinstance(container, Bucket)
     return container
 

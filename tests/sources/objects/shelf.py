@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.config.objects_source import ObjectsSource
-from headwater.model.ledger import BOOKMARK_COLUMNS
-from headwater.model.rejects import Reject
-from headwater.model.rows import RejectingSplit, Split
-from headwater.sources.objects.container import ObjectChanged, ObjectGone, ObjectVersion
-from headwater.sources.objects.cutting import cut
-from headwater.sources.objects.decoding import reading_of
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.bookmarks import BOOKMARK_COLUMNS
+from headwater.model.rows import Reject, Split
+from headwater.sources.objects.content import ReadSettings
+from headwater.sources.objects.rows import plan_splits
+from headwater.sources.objects.tuning import Tuning
+from headwater.storage.container import ObjectChanged, ObjectGone, ObjectVersion
 
 MODIFIED = 1_772_438_400_000_000  # 2026-03-02T08:00:00Z
 
@@ -38,12 +38,12 @@ class ShelfContainer:
     def listing(self, start_after: str | None = None) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
-    def look(self, key: str) -> ObjectVersion | None:
+    def stat(self, key: str) -> ObjectVersion | None:
         file = self.folder / key
         return _version(key, file.read_bytes()) if file.exists() else None
 
     def fetch(self, version: ObjectVersion) -> bytes:
-        now = self.look(version.key)
+        now = self.stat(version.key)
         if now is None:
             raise ObjectGone("no such file")
         if now.etag != version.etag:
@@ -61,6 +61,7 @@ class Shelf:
         self.container = ShelfContainer(folder, scheme)
         self._listed: dict[str, ObjectVersion] = {}
         self.tries = 0
+        self.tuning = Tuning()
         self.rejects: list[Reject] = []
 
     def put(self, key: str, content: bytes | str) -> None:
@@ -93,8 +94,9 @@ class Shelf:
         return (pa.Table.from_pylist(some, schema) for some in (rows[:half], rows[half:]))
 
     def splits(self, columns: dict | None = None, **settings: object) -> tuple[Split, ...]:
-        chosen = ObjectsSource(url=self.container.address, **settings)
-        return cut(self.pages(), chosen, self.container, reading_of(chosen, columns or {}, "things"), 4)
+        chosen = ObjectsSourceSettings(url=self.container.address, **settings)
+        read_settings = ReadSettings.of(chosen, columns or {}, "things", self.tuning)
+        return plan_splits(self.pages(), chosen, self.container, read_settings, 4)
 
     def rows(self, columns: dict | None = None, **settings: object) -> list[dict]:
         """Of all objects; rejects are in `rejects`."""
@@ -104,10 +106,9 @@ class Shelf:
         self.rejects, rows = [], []
         for split in splits:
             sent = pickle.loads(pickle.dumps(split))  # noqa: S301 - as to a worker
-            assert isinstance(sent, RejectingSplit)
-            for batch in sent.read_setting_aside(self.rejects.append):
+            for batch in sent.read(self.rejects.append):
                 batch.validate(full=True)
-                assert batch.schema == sent.reading.schema
+                assert batch.schema == sent.read_settings.schema
                 assert batch.num_rows
                 rows += batch.to_pylist()
         return rows

@@ -13,11 +13,11 @@ from tests.stack import S3ForTests
 _LISTING = """
 import sys
 from pathlib import Path
-from headwater.config.objects_source import ObjectsSource
-from headwater.config.s3 import S3Settings
-from headwater.sources.objects.opening import open_container
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.config.project import S3Settings
+from headwater.storage.open import open_container
 
-container = open_container(ObjectsSource(url=sys.argv[1], min_age="1h", pattern="**/*.json"), Path("/"), S3Settings())
+container = open_container(ObjectsSourceSettings(url=sys.argv[1], min_age="1h", pattern="**/*.json"), Path("/"), S3Settings())
 assert not {"pyarrow", "obstore", "urllib3"} & set(sys.modules), "loaded before it is needed"
 assert sum(page.num_rows for page in container.listing()) == 0
 print(sorted({"pandas", "obstore", "botocore", "pyspark", "pyarrow.dataset"} & set(sys.modules)))

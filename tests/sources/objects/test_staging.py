@@ -6,17 +6,15 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.config.objects_source import ObjectsSource
+from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.marks import ObjectsMark
-from headwater.sources.objects import comparing
-from headwater.sources.objects.comparing import differences
-from headwater.sources.objects.staging import Numbering, Pass, stage
-
-from .listings import Book, Version, pages
+from headwater.sources.objects.listing_diff import diff_listing
+from headwater.sources.objects.staging import GenerationCounter, StagingRun, stage
+from headwater.sources.objects.tuning import Tuning
+from tests.sources.objects.listings import Book, Version, pages
 
 _keys = st.text(st.sampled_from("ab/ %é😀~"), min_size=1, max_size=2)
 _versions = st.tuples(st.sampled_from(["e1", "e2"]), st.integers(0, 3), st.integers(0, 2))
@@ -36,12 +34,7 @@ class Oracle:
         return new
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparing, "BLOCK", 4)
-    monkeypatch.setattr(comparing, "PART", 2)
-    monkeypatch.setattr(comparing, "SLAB", 5)
-    monkeypatch.setattr(comparing, "RANGES", 2)
+_SMALL = Tuning(block_keys=4, part_keys=2, chunk_rows=5, lookup_ranges=2)
 
 
 @given(_listings, st.integers(1, 4), st.booleans())
@@ -88,14 +81,14 @@ def test_a_second_look_at_the_same_finds_nothing(listings: list[dict[str, Versio
         book, mark = Book(Path(folder)), ObjectsMark(0)
         for listing in listings:
             _look(book, listing, page, mark)
-            assert list(differences(pages(listing, 3), book.ledger)) == []
+            assert list(diff_listing(pages(listing, 3), book.ledger, tuning=_SMALL)) == []
 
 
 @given(st.lists(st.integers(0, 10), max_size=40), st.integers(1, 5), st.integers(1, 20), st.integers(1, 7))
 def test_windows_keep_to_their_limits(sizes: list[int], objects: int, most: int, page: int) -> None:
-    numbering, made = Numbering(3, objects, most), []
+    numbering, made = GenerationCounter(3, objects, most), []
     for begin in range(0, len(sizes), page):
-        made += numbering.number(pa.array(sizes[begin : begin + page], pa.int64())).to_pylist()
+        made += numbering.assign(pa.array(sizes[begin : begin + page], pa.int64())).to_pylist()
     assert made == sorted(made)
     assert set(made) == set(range(3, 3 + len(set(made))))
     for generation in set(made):
@@ -111,14 +104,19 @@ def test_only_the_end_is_listed_where_keys_grow(tmp_path: Path) -> None:
     after = book.ledger.last_key()
     assert after == "2026-03-05"
     grown = {**first, "2026-03-06": ("e", 1, 1)}
-    found = list(differences(pages(grown, 2, after), book.ledger, after))
+    found = list(diff_listing(pages(grown, 2, after), book.ledger, after, _SMALL))
     assert [one.changed["key"].to_pylist() for one in found] == [["2026-03-06"]]
     assert not any(one.gone.num_rows for one in found)
 
 
 def _look(book: Book, objects: dict[str, Version], page: int, mark: ObjectsMark, **more: object) -> None:
-    found = differences(pages(objects, page), book.ledger)
-    stage(found, Pass(book.ledger, book.lease, "run"), mark, ObjectsSource(url="s3://b/", max_objects=3, **more))
+    found = diff_listing(pages(objects, page), book.ledger, tuning=_SMALL)
+    stage(
+        found,
+        StagingRun(book.ledger, book.lease, "run"),
+        mark,
+        ObjectsSourceSettings(url="s3://b/", max_objects=3, **more),
+    )
 
 
 def _rows(book: Book, mark: ObjectsMark) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.objects.watching import Watcher
+from tests.sources.objects.watcher import Watcher
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from contextlib import closing, contextmanager
 
 import psycopg
 
-from headwater.config.postgres_source import PostgresSource
+from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.lsn_mark import LsnMark
 from headwater.model.marks import mark_from_json
 from headwater.model.progress import Lease
+from headwater.model.source import Claim
 from headwater.model.window import Window
-from headwater.sources.postgres.source import CapturedPostgres
+from headwater.sources.postgres.source import CATALOG_SECONDS, PostgresSource
 
 LEASE = Lease("p", "me", 1, dt.datetime.now(dt.UTC), 60)
 BESIDE = ("_op", "_position", "_source_time", "_transaction", "_missing", "_old_key", "_row")
@@ -24,10 +25,12 @@ BESIDE = ("_op", "_position", "_source_time", "_transaction", "_missing", "_old_
 class Follower:
     """Holds what the tables of a lake would: per stream, the last change of every key."""
 
-    def __init__(self, url: str, **settings) -> None:
-        self.url = url
-        self.settings = PostgresSource.model_validate({"url": url, "slot": f"t_{uuid.uuid4().hex[:16]}", **settings})
-        self.source = CapturedPostgres(self.settings, 2)
+    def __init__(self, url: str, catalog_seconds: float = CATALOG_SECONDS, **settings) -> None:
+        self.url, self.catalog_seconds = url, catalog_seconds
+        self.settings = PostgresSourceSettings.model_validate(
+            {"url": url, "slot": f"t_{uuid.uuid4().hex[:16]}", **settings}
+        )
+        self.source = PostgresSource(self.settings, 2, self.catalog_seconds)
         self.mark: LsnMark | None = None
         self.rows: dict[str, dict[tuple, tuple[int, dict | None]]] = defaultdict(dict)
         self.truncated: dict[str, int] = defaultdict(lambda: -1)
@@ -39,12 +42,12 @@ class Follower:
     def restart(self) -> None:
         """As another process: only the mark is left."""
         self.source.close()
-        self.source = CapturedPostgres(self.settings, 2)
+        self.source = PostgresSource(self.settings, 2, self.catalog_seconds)
         self.mark = mark_from_json(json.loads(json.dumps(self.mark.to_json()))) if self.mark else None
 
     def cycle(self, *, acknowledge: bool = True) -> bool:
         """One window; False: nothing new."""
-        plan = self.source.stage(self.mark, LEASE, "run")
+        plan = self.source.plan(self.mark, claim=Claim(LEASE, "run"))
         self.warnings += plan.warnings
         if plan.window is None:
             return False
@@ -59,7 +62,7 @@ class Follower:
         with self.source.read(window) as streams:
             for rows in streams:
                 for split in rows.splits:
-                    for batch in split.read_setting_aside(self.rejects.append):
+                    for batch in split.read(self.rejects.append):
                         assert batch.schema == rows.schema
                         for row in batch.to_pylist():
                             self._apply(rows.stream, rows.key, row)

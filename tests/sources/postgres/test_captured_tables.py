@@ -4,8 +4,9 @@ import psycopg
 import pytest
 
 from headwater.model.errors import BadPosition, InputError, SourceChanged, UnknownName
-from headwater.sources.postgres.log_windows import LogWindows
-from tests.sources.postgres.follower import following, source_table
+from headwater.model.source import Claim
+from headwater.sources.postgres.wal.windows import WalWindows
+from tests.sources.postgres.follower import LEASE, following, source_table
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_what_commits_while_tables_are_copied_comes_behind_the_copy(sql, databas
     sql(ORDERS)
     sql("INSERT INTO orders SELECT n, 'new', n FROM generate_series(1, 1000) AS n")
     with following(database, tables=["public.orders"]) as follower:
-        plan = follower.source.stage(None, None, "run")
+        plan = follower.source.plan(None, claim=Claim(LEASE, "run"))
         sql("UPDATE orders SET state = 'changed' WHERE id % 2 = 0")
         sql("DELETE FROM orders WHERE id % 10 = 0")
         follower.land(plan.window)
@@ -88,7 +89,7 @@ def test_a_copy_that_ended_with_its_process_is_begun_anew(sql, database):
     sql(ORDERS)
     sql("INSERT INTO orders SELECT n, 'new', n FROM generate_series(1, 1000) AS n")
     with following(database, tables=["public.orders"]) as follower:
-        window = follower.source.stage(None, None, "run").window
+        window = follower.source.plan(None, claim=Claim(LEASE, "run")).window
         assert follower.source.abandoned(window) == ""
         follower.land(window)  # it landed, and the process died before the mark moved
         follower.mark = None
@@ -143,7 +144,7 @@ def test_a_table_that_matches_later_is_copied_and_caught_up(sql, database):
     [
         ("ALTER TABLE orders ADD tier text", ""),
         ("ALTER TABLE orders ADD tier text DEFAULT 'gold'", "added with a value"),
-        ("ALTER TABLE orders RENAME state TO phase", "state is called phase"),
+        ("ALTER TABLE orders RENAME state TO phase", "state is now called phase"),
         ("ALTER TABLE orders ALTER amount TYPE text USING 'a' || amount", "amount got another type"),
         ("ALTER TABLE orders DROP state", ""),
         ("ALTER TABLE orders DROP state, ADD state text DEFAULT 'back'", "dropped and added again"),
@@ -154,11 +155,10 @@ def test_a_table_that_matches_later_is_copied_and_caught_up(sql, database):
 def test_ddl_is_followed(sql, database, ddl, why, rows_follow):
     sql(ORDERS)
     sql("INSERT INTO orders SELECT n, 'new', n FROM generate_series(1, 20) AS n")
-    with following(database, tables=["public.orders"]) as follower:
+    with following(database, tables=["public.orders"], catalog_seconds=0) as follower:
         follower.catch_up()
         with_row = "INSERT INTO orders (id) VALUES (100); " if rows_follow else ""
         sql(f"BEGIN; INSERT INTO orders (id) VALUES (99); {ddl}; {with_row} COMMIT")
-        follower.source._looked_at = 0  # as ten seconds later
         follower.catch_up()
         expected = source_table(database, "orders", "id")
         home = (
@@ -208,19 +208,18 @@ def test_partitions_attached_and_detached_with_rows_are_followed(sql, database):
     sql("CREATE TABLE orders (id bigint, day date, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)")
     sql("CREATE TABLE orders_1 PARTITION OF orders FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')")
     sql("INSERT INTO orders VALUES (1, '2026-01-05')")
-    with following(database, tables=["public.orders"]) as follower:
+    with following(database, tables=["public.orders"], catalog_seconds=0) as follower:
         follower.catch_up()
         sql("CREATE TABLE orders_2 PARTITION OF orders FOR VALUES FROM ('2026-02-01') TO ('2026-03-01')")
         sql("INSERT INTO orders VALUES (2, '2026-02-05')")
         sql("UPDATE orders SET day = '2026-02-06' WHERE id = 1")
         follower.catch_up()
         assert follower.table("public.orders") == source_table(database, "orders", "id,day")
-        assert not any("copied again" in warning for warning in follower.warnings)
+        assert not any("copying the table again" in warning for warning in follower.warnings)
         sql("CREATE TABLE orders_3 (LIKE orders INCLUDING ALL)")
         sql("INSERT INTO orders_3 VALUES (3, '2026-03-05')")
         sql("ALTER TABLE orders ATTACH PARTITION orders_3 FOR VALUES FROM ('2026-03-01') TO ('2026-04-01')")
         sql("ALTER TABLE orders DETACH PARTITION orders_1")
-        follower.source._looked_at = 0
         follower.catch_up()
         assert follower.table("public.orders") == source_table(database, "orders", "id,day")
 
@@ -323,7 +322,7 @@ def test_ddl_that_slips_in_before_a_label_is_seen(sql, database, monkeypatch):
     with following(database, tables=["public.orders"]) as follower:
         follower.catch_up()
         sql("INSERT INTO orders VALUES (2, 'b', 1)")
-        peek, slips = LogWindows.following, iter(["ALTER TABLE orders ADD tier text DEFAULT 'gold'"])
+        peek, slips = WalWindows.following, iter(["ALTER TABLE orders ADD tier text DEFAULT 'gold'"])
 
         def late(*given):
             for ddl in slips:
@@ -331,7 +330,7 @@ def test_ddl_that_slips_in_before_a_label_is_seen(sql, database, monkeypatch):
                 follower.source.label("month-end")
             return peek(*given)
 
-        monkeypatch.setattr(LogWindows, "following", late)
+        monkeypatch.setattr(WalWindows, "following", late)
         assert follower.cycle()
         assert follower.mark.labels == ("month-end",)
         assert "added with a value" in follower.mark.tables["public.orders"].stale

@@ -13,7 +13,7 @@ from headwater.model.marks import Json, Mark
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headwater.engine.verify.differences import Differences
+    from headwater.engine.verify.digest import Differences
 
 KINDS = ("missing", "different", "extra")
 

@@ -2,8 +2,8 @@
 
 A value is hashed by what it is, not by how a library holds it: numbers and times by their 64 bits, decimals by their
 unscaled 128, texts and bytes by their content, NaN as one value, NULL as a value of its own. -0.0 is not 0.0: both sides
-keep the sign. Columns are told apart by their names, so their order does not matter. Not cryptographic: two rows that
-collide by chance do not happen, and whoever makes them collide on purpose hides a difference in rows of his own.
+keep the sign. Columns are distinguished by their names, so their order does not matter. Not cryptographic: two rows that
+collide by chance do not happen, and a forged collision hides only a difference in the forger's own rows.
 """
 
 from __future__ import annotations

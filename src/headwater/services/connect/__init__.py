@@ -1,1 +1,1 @@
-"""Kafka Connect over its REST interface: connectors from files, their state, and templates to begin with."""
+"""Kafka Connect over its REST interface: connectors from files, their state, and templates."""

@@ -1,28 +1,48 @@
-"""Asks one Kafka Connect worker; its refusals become errors of ours."""
+"""A client of one Kafka Connect worker; translates its refusals to our errors."""
 
 from __future__ import annotations
 
+import base64
 import http
+import json
 import time
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote, urlsplit
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote, urlencode
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import urllib3
+from urllib3.util import Url, parse_url
 
+from headwater.config.project import ConnectSettings
 from headwater.model.errors import EnvironmentFault, HeadwaterError, InputError, UnknownName
+from headwater.model.json_codec import from_json
 from headwater.model.marks import Json
 from headwater.model.secret import Secret, masked
-from headwater.services.connect.secrecy import without
-from headwater.services.connect.state import ConnectorState, Plugin, Validation
+from headwater.services.connect.connector import ConnectorState, Plugin, Validation, without
+from headwater.services.stack.stack import Stack
 
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 100.0  # a connector that is asked to validate may wait for its database; Connect gives up after 90
 _POLL_SECONDS = 0.3
-_LOCAL = {"localhost", "127.0.0.1", "::1"}
+_LOCAL = {"localhost", "127.0.0.1", "[::1]"}
+_SUCCESS = range(200, 300)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A response of any kind."""
+
+    url: str
+    status: int
+    body: bytes
+
+    def json(self) -> Json:
+        return json.loads(self.body)
 
 
 class ConnectClient:
-    """One worker. It passes on to the others of its cluster what they have to do."""
+    """One worker, which forwards requests to the others of its cluster."""
 
     def __init__(
         self,
@@ -30,80 +50,89 @@ class ConnectClient:
         username: str | None = None,
         password: Secret | None = None,
         *,
-        patience_seconds: float = 60.0,  # for a cluster that is busy sharing out its work
+        rebalance_seconds: float = 60.0,  # how long a rebalance may refuse requests
+        # A validation may wait for the database; Connect gives up after 90.
+        answer_seconds: float = 100.0,
     ) -> None:
         self.url = masked(url)
-        self._patience_seconds = patience_seconds
+        self._rebalance_seconds = rebalance_seconds
+        self._timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=answer_seconds)
         self._hidden: set[str] = set()
-        try:
-            self._http = httpx.Client(
-                base_url=url,
-                auth=(username, password.reveal() if password else "") if username else None,
-                timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-                trust_env=urlsplit(url).hostname not in _LOCAL,  # no proxy reaches this machine's own worker
-            )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise InputError(f"{self.url} is no address", hint="write for example http://localhost:8083") from error
+        address = _address(url)
+        self._base = str(address._replace(auth=None)).rstrip("/")
+        login = (username, password.reveal() if password else "") if username else _login_in(address)
+        self._headers = {"Authorization": _basic(*login)} if login else {}
+        self._http = _connections(address)
 
     def close(self) -> None:
-        self._http.close()
+        self._http.clear()
 
     def hide(self, values: set[str]) -> None:
-        """Secrets that the worker may repeat in what it says; errors are shown without them (G11)."""
+        """Mask these secrets in every message of the worker (G11)."""
         self._hidden |= values
 
     def without_secrets(self, text: str) -> str:
         return without(self._hidden, text)
 
     def plugins(self) -> Sequence[Plugin]:
-        found = self._get("/connector-plugins")
-        return sorted((Plugin.from_json(each) for each in found), key=lambda plugin: plugin.name)
+        plugins = [from_json(Plugin, plugin) for plugin in self._get("/connector-plugins")]
+        return sorted(plugins, key=lambda plugin: plugin.name)
 
-    def validate(self, kind: str, config: Mapping[str, str]) -> Validation:
-        answer = self._ask("PUT", f"/connector-plugins/{quote(kind, safe='')}/config/validate", body=dict(config))
+    def validate(self, connector_class: str, config: Mapping[str, str]) -> Validation:
+        answer = self._ask(
+            "PUT", f"/connector-plugins/{quote(connector_class, safe='')}/config/validate", body=dict(config)
+        )
         return Validation.from_json(_json(answer))
 
     def names(self) -> Sequence[str]:
         return sorted(self._get("/connectors"))
 
     def config(self, name: str) -> dict[str, str] | None:
-        """The connector's settings; None: there is no such connector."""
+        """The connector's settings; None: it does not exist."""
         answer = self._ask("GET", f"{_path(name)}/config", absent=True)
         return None if answer is None else dict(_json(answer))
 
     def put(self, name: str, config: Mapping[str, str]) -> None:
-        """Create the connector, or give it these settings in place of all that it had."""
+        """Create the connector, or replace all of its settings."""
         self._ask("PUT", f"{_path(name)}/config", body=dict(config))
 
     def state(self, name: str) -> ConnectorState | None:
-        """None: there is no such connector, or the cluster has only just heard of it."""
+        """None: the connector does not exist, or is too new for this worker."""
         answer = self._ask("GET", f"{_path(name)}/status", absent=True)
-        return None if answer is None else ConnectorState.from_json(_json(answer))
+        return None if answer is None else from_json(ConnectorState, _json(answer))
 
     def offsets(self, name: str) -> Sequence[Mapping[str, Json]] | None:
         """How far it has read; None: this worker is too old to say (before Kafka 3.6)."""
         answer = self._ask("GET", f"{_path(name)}/offsets", absent=True)
         return None if answer is None else _json(answer)["offsets"]
 
+    def known_state(self, name: str) -> ConnectorState:
+        """Raises UnknownName if the connector does not exist."""
+        state = self.state(name)
+        if state is None:
+            raise self.unknown_connector(name)
+        return state
+
     def restart(self, name: str, task: int | None = None) -> None:
-        """All of it, or one task."""
+        """The connector with its tasks, or one task."""
         if task is None:
             self._ask("POST", f"{_path(name)}/restart", query={"includeTasks": "true", "onlyFailed": "false"})
         else:
             self._ask("POST", f"{_path(name)}/tasks/{task}/restart")
 
-    def turn(self, name: str, action: str) -> None:
+    def change_state(self, name: str, action: str) -> None:
         """`pause`, `resume` or `stop`."""
         self._ask("PUT", f"{_path(name)}/{action}")
 
     def delete(self, name: str) -> None:
         self._ask("DELETE", _path(name))
 
-    def known(self, name: str) -> UnknownName:
-        """The error for a name that the worker does not know."""
+    def unknown_connector(self, name: str) -> UnknownName:
         names = self.names()
-        there = f"there are: {', '.join(names)}" if names else "it has none; headwater connect apply FILE makes one"
-        return UnknownName(f"no connector '{name}' at {self.url}", hint=there)
+        hint = (
+            f"its connectors: {', '.join(names)}" if names else "it has none; headwater connect apply FILE creates one"
+        )
+        return UnknownName(f"no connector '{name}' at {self.url}", hint=hint)
 
     def _get(self, path: str) -> Json:
         return _json(self._ask("GET", path))
@@ -116,56 +145,95 @@ class ConnectClient:
         body: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
         absent: bool = False,  # whether 404 is an answer
-    ) -> httpx.Response | None:
-        deadline = time.monotonic() + self._patience_seconds
+    ) -> _Answer | None:
+        deadline = time.monotonic() + self._rebalance_seconds
         while True:
             answer = self._once(method, path, body, query)
-            # The cluster shares out its work anew, and takes no orders meanwhile.
-            if answer.status_code != http.HTTPStatus.CONFLICT or time.monotonic() > deadline:
+            # A rebalance refuses requests until it ends.
+            if answer.status != http.HTTPStatus.CONFLICT or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)
-        if answer.is_success:
+        if answer.status in _SUCCESS:
             return answer
-        if absent and answer.status_code == http.HTTPStatus.NOT_FOUND:
+        if absent and answer.status == http.HTTPStatus.NOT_FOUND:
             return None
         raise self._refused(answer)
 
-    def _once(
-        self, method: str, path: str, body: Mapping[str, str] | None, query: Mapping[str, str] | None
-    ) -> httpx.Response:
+    def _once(self, method: str, path: str, body: Mapping[str, str] | None, query: Mapping[str, str] | None) -> _Answer:
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
-            return self._http.request(method, path, json=body, params=query)
-        except httpx.UnsupportedProtocol as error:
-            raise InputError(f"{self.url} is no address", hint="write for example http://localhost:8083") from error
-        except httpx.TransportError as error:
+            answer = self._http.request(
+                method,
+                f"{self._base}{target}",
+                json=body,
+                headers=dict(self._headers),
+                timeout=self._timeout,
+                retries=False,
+                redirect=False,
+            )
+            return _Answer(f"{self.url.rstrip('/')}{target}", answer.status, answer.data)
+        except urllib3.exceptions.HTTPError as error:
             raise EnvironmentFault(
                 f"no Kafka Connect worker answers at {self.url}: {_reason(error)}",
                 hint="start it (on this machine: headwater stack up connect), or name another with --url",
             ) from error
 
-    def _refused(self, answer: httpx.Response) -> HeadwaterError:
-        status = http.HTTPStatus(answer.status_code)
+    def _refused(self, answer: _Answer) -> HeadwaterError:
+        status = http.HTTPStatus(answer.status)
         if status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
             return EnvironmentFault(
-                f"Kafka Connect at {self.url} refuses us: {status} {status.phrase}",
+                f"Kafka Connect at {self.url} refuses the login: {status} {status.phrase}",
                 hint="write connect: {username: …, password: …} in headwater.yaml",
             )
-        said = _message(answer)
-        if said is None:
-            return _stranger(answer)
-        message = self.without_secrets(said)
+        reason = _message(answer)
+        if reason is None:
+            return _not_connect(answer)
+        message = self.without_secrets(reason)
         if status == http.HTTPStatus.CONFLICT:
             return EnvironmentFault(
-                f"Kafka Connect at {self.url} was still busy after {self._patience_seconds:g} s: {message}",
-                hint="see whether its workers keep coming and going, then try again",
+                f"Kafka Connect at {self.url} was still busy after {self._rebalance_seconds:g} s: {message}",
+                hint="check whether workers keep joining and leaving, then try again",
             )
         if status in {http.HTTPStatus.BAD_REQUEST, http.HTTPStatus.NOT_FOUND, http.HTTPStatus.UNPROCESSABLE_ENTITY}:
             return InputError(f"Kafka Connect at {self.url}: {message}")
-        return EnvironmentFault(f"Kafka Connect at {self.url}: {status} {message}", hint="look into the worker's log")
+        return EnvironmentFault(f"Kafka Connect at {self.url}: {status} {message}", hint="read the worker's log")
+
+
+def _address(url: str) -> Url:
+    try:
+        address = parse_url(url)
+    except ValueError:
+        address = Url()
+    if address.scheme not in {"http", "https"} or not address.host:
+        raise InputError(f"{masked(url)} is not a valid address", hint="write for example http://localhost:8083")
+    return address
+
+
+def _login_in(address: Url) -> tuple[str, str] | None:
+    if address.auth is None:
+        return None
+    name, _, password = address.auth.partition(":")
+    return unquote(name), unquote(password)
+
+
+def _basic(name: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+
+
+def _connections(address: Url) -> urllib3.PoolManager:
+    proxies = getproxies()
+    proxy = proxies.get(address.scheme or "") or proxies.get("all")
+    # A proxy cannot reach a worker on this machine.
+    if not proxy or address.host in _LOCAL or proxy_bypass(address.netloc or ""):
+        return urllib3.PoolManager()
+    proxy_address = _address(proxy if "://" in proxy else f"http://{proxy}")
+    login = _login_in(proxy_address)
+    headers = {"Proxy-Authorization": _basic(*login)} if login else None
+    return urllib3.ProxyManager(str(proxy_address._replace(auth=None)), proxy_headers=headers)
 
 
 def _path(name: str) -> str:
-    # Workers refuse such a path, escaped or not, with an answer that explains nothing.
+    # Workers refuse such a path, escaped or not, without an explanation.
     if any(sign in "/\\%;" or ord(sign) < ord(" ") for sign in name) or name in {"", ".", ".."}:
         raise InputError(
             f"{name!r} cannot be the name of a connector", hint="leave out / \\ % ; and control characters"
@@ -173,23 +241,23 @@ def _path(name: str) -> str:
     return f"/connectors/{quote(name, safe='')}"
 
 
-def _json(answer: httpx.Response | None) -> Json:
-    assert answer is not None  # noqa: S101 - only whoever asks for it gets None
+def _json(answer: _Answer | None) -> Json:
+    assert answer is not None  # noqa: S101 - None only with absent=True
     try:
         return answer.json()
     except ValueError as error:
-        raise _stranger(answer) from error
+        raise _not_connect(answer) from error
 
 
-def _stranger(answer: httpx.Response) -> EnvironmentFault:
+def _not_connect(answer: _Answer) -> EnvironmentFault:
     return EnvironmentFault(
-        f"what answers at {masked(str(answer.request.url))} is no Kafka Connect worker (status {answer.status_code})",
-        hint="see whether the address is that of a worker's REST interface (usually port 8083)",
+        f"{answer.url} is not a Kafka Connect worker (status {answer.status})",
+        hint="use the address of a worker's REST interface (usually port 8083)",
     )
 
 
-def _message(answer: httpx.Response) -> str | None:
-    """What the worker says; None: it is none, for they all say something."""
+def _message(answer: _Answer) -> str | None:
+    """The worker's message; None: the server is not a worker, because every worker sends one."""
     try:
         return str(answer.json()["message"]).strip()
     except (ValueError, KeyError, TypeError):
@@ -197,10 +265,46 @@ def _message(answer: httpx.Response) -> str | None:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause: `Connection refused` instead of how the client came to it."""
-    if isinstance(error, httpx.TimeoutException):
-        return "it does not answer in time"
-    inner = error.__cause__ or error.__context__
+    """The innermost cause, such as `Connection refused`."""
+    errors = urllib3.exceptions  # urllib3 derives refused connections from timeouts
+    if isinstance(error, errors.TimeoutError) and not isinstance(error, errors.NewConnectionError):
+        return "timeout"
+    inner = getattr(error, "reason", None) or error.__cause__ or error.__context__
     if isinstance(inner, BaseException):
         return _reason(inner)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+VARIABLE = "HEADWATER_CONNECT_URL"
+SETTING = "HEADWATER_CONNECT__URL"  # the setting's own variable
+DEFAULT = "http://localhost:8083"
+STACK = Path(".headwater/stack")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A worker's address, and where it was configured."""
+
+    url: str
+    origin: str
+
+
+def find_worker(flag: str | None, environment: Mapping[str, str], settings: ConnectSettings, folder: Path) -> Address:
+    """The address by precedence: flag, environment, settings, local stack, default. `folder` is the project's."""
+    if flag:
+        return Address(flag, "--url")
+    if environment.get(VARIABLE):
+        return Address(environment[VARIABLE], VARIABLE)
+    if settings.url:
+        return Address(settings.url, SETTING if environment.get(SETTING) else "headwater.yaml")
+    running = _stack_worker(folder / STACK)
+    if running:
+        return Address(running, f"the stack in {folder / STACK}")
+    return Address(DEFAULT, "the default")
+
+
+def _stack_worker(folder: Path) -> str | None:
+    for server in Stack(folder).status():
+        if server.name == "connect" and server.state == "running":
+            return server.address["url"]
+    return None

@@ -1,7 +1,7 @@
-"""Connectors to begin with: Debezium's for PostgreSQL, and the S3 sinks of Confluent and Aiven.
+"""Connector templates: Debezium for PostgreSQL, and the S3 sinks of Confluent and Aiven.
 
-Every value that is not Debezium's or Connect's default is there because Headwater needs it, or because the default loses
-something; docs/how-to/manage-connect.md says why, one by one.
+Every value differs from its default because Headwater needs it, or because the default loses data;
+docs/how-to/manage-connect.md lists the reasons, one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S3Kind = Literal["confluent", "aiven"]
 
 @dataclass(frozen=True)
 class PostgresCapture:
-    """What of a PostgreSQL database is captured, and under which names."""
+    """The tables to capture from PostgreSQL, and the names to use."""
 
     name: str
     database: str
@@ -44,7 +44,9 @@ def postgres_template(capture: PostgresCapture) -> Template:
     """Debezium's PostgreSQL connector; its password comes from the environment."""
     for table in capture.tables:
         if not re.fullmatch(r"[^.,\s]+\.[^.,\s]+", table):
-            raise InputError(f"--table {table!r} names no table", hint="write schema.table, for example public.orders")
+            raise InputError(
+                f"--table {table!r} is not schema.table", hint="write schema.table, for example public.orders"
+            )
     config = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
@@ -76,7 +78,7 @@ def postgres_template(capture: PostgresCapture) -> Template:
 
 @dataclass(frozen=True)
 class S3Target:
-    """Which topics go to which bucket."""
+    """The topics and their bucket."""
 
     name: str
     topics: Sequence[str]
@@ -89,13 +91,13 @@ class S3Target:
 
 
 def s3_template(target: S3Target, kind: S3Kind) -> Template:
-    """A sink that writes what Headwater's objects source reads; its keys come from the environment."""
-    made = _confluent(target) if kind == "confluent" else _aiven(target)
-    return {"name": target.name, "config": {**_topics(target.topics), "tasks.max": "1", **made}}
+    """A sink whose objects Headwater's objects source can read; its keys come from the environment."""
+    config = _confluent(target) if kind == "confluent" else _aiven(target)
+    return {"name": target.name, "config": {**_topics(target.topics), "tasks.max": "1", **config}}
 
 
 def _confluent(target: S3Target) -> dict[str, str]:
-    """The bytes of the values, one on a line. Its JSON format would leave out the schemas, and decimals need them."""
+    """The bytes of the values, one per line. Its JSON format would drop the schemas, which decimals need."""
     return {
         "connector.class": "io.confluent.connect.s3.S3SinkConnector",
         "storage.class": "io.confluent.connect.s3.storage.S3Storage",
@@ -118,7 +120,7 @@ def _confluent(target: S3Target) -> dict[str, str]:
 
 
 def _aiven(target: S3Target) -> dict[str, str]:
-    """An object a message, with key, offset, timestamp and headers beside the value."""
+    """One object per message, with key, offset, timestamp and headers beside the value."""
     name = "/partition={{partition}}/{{topic}}+{{partition}}+{{start_offset:padding=true}}.json"
     return {
         "connector.class": "io.aiven.kafka.connect.s3.AivenKafkaConnectS3SinkConnector",
@@ -137,21 +139,21 @@ def _aiven(target: S3Target) -> dict[str, str]:
 
 
 def _converters(kind: str, *, schemas: bool | None = None) -> dict[str, str]:
-    made: dict[str, str] = {}
-    for what in ("key", "value"):
-        made[f"{what}.converter"] = kind
+    config: dict[str, str] = {}
+    for part in ("key", "value"):
+        config[f"{part}.converter"] = kind
         if schemas is not None:
-            made[f"{what}.converter.schemas.enable"] = "true" if schemas else "false"
-    return made
+            config[f"{part}.converter.schemas.enable"] = "true" if schemas else "false"
+    return config
 
 
 def _topics(topics: Sequence[str]) -> dict[str, str]:
-    """Names as they are; with a pattern among them, one expression for all."""
+    """Plain names as a list; with a pattern among them, one regular expression."""
     if not any("*" in topic for topic in topics):
         return {"topics": ",".join(topics)}
     return {"topics.regex": "|".join(".*".join(map(re.escape, topic.split("*"))) for topic in topics)}
 
 
 def _plain(name: str) -> str:
-    """A name that slots, publications and topics may have."""
+    """A name that is valid for slots, publications and topics."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())[:_NAME_LENGTH]

@@ -1,4 +1,4 @@
-"""What Debezium says about its snapshots in the topic of `notification.sink.topic.name`."""
+"""Debezium's notifications about snapshots, from the topic of `notification.sink.topic.name`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from headwater.config.kafka_client import ClientOptions
+from headwater.config.sources.kafka import ClientOptions
 from headwater.model.errors import InputError, SourceUnreachable
-from headwater.sources.kafka.broker import Broker
+from headwater.sources.kafka.client import Broker
 
 _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.5
-_MOST = 20_000  # per partition, the newest: a notification comes with every chunk
+_MAX_MESSAGES = 20_000  # per partition, the newest: there is one notification per chunk
 INCREMENTAL = "Incremental Snapshot"
 _ABORTED, _SCANNED = "ABORTED", "TABLE_SCAN_COMPLETED"
-_OVER = {"COMPLETED", _ABORTED, "SKIPPED"}
+_FINAL = {"COMPLETED", _ABORTED, "SKIPPED"}
 
 
 @dataclass(frozen=True)
 class Notification:
     """One message of the topic."""
 
-    id: str  # of the signal that asked, for incremental snapshots
+    id: str  # of the signal, for incremental snapshots
     about: str
     type: str
     data: Mapping[str, str]
@@ -34,8 +34,8 @@ class Notification:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the notifications with one id say together."""
+class SnapshotReport:
+    """The notifications with one id, combined."""
 
     about: str
     state: str  # STARTED, IN_PROGRESS, PAUSED, COMPLETED, ABORTED …
@@ -44,37 +44,37 @@ class Told:
     scanned: Mapping[str, str]  # table → `1200 rows`, or why not
 
 
-def told(notifications: Sequence[Notification]) -> Mapping[str, Told]:
-    """By id, from notifications in the order in which they were sent."""
+def snapshot_reports(notifications: Sequence[Notification]) -> Mapping[str, SnapshotReport]:
+    """By id, from notifications in the order of sending."""
     grouped: dict[str, list[Notification]] = {}
     latest: dict[str, str] = {}  # by connector: the id of its last incremental snapshot
-    for one in notifications:
-        name, connector = one.id, one.data.get("connector_name", "")
-        if one.about == INCREMENTAL:
-            # A snapshot that is stopped whole is first told to be complete, then aborted under an id of its own.
-            name = latest.get(connector, name) if one.type == _ABORTED and name not in grouped else name
+    for notification in notifications:
+        name, connector = notification.id, notification.data.get("connector_name", "")
+        if notification.about == INCREMENTAL:
+            # A stopped snapshot is first reported as completed, then as aborted under another id.
+            name = latest.get(connector, name) if notification.type == _ABORTED and name not in grouped else name
             latest[connector] = name
-        grouped.setdefault(name, []).append(one)
-    return {name: _together(group) for name, group in grouped.items()}
+        grouped.setdefault(name, []).append(notification)
+    return {name: _combined(group) for name, group in grouped.items()}
 
 
-def _together(group: Sequence[Notification]) -> Told:
-    states = [one.type for one in group if one.type != _SCANNED]
-    running = [one.data.get("current_collection_in_progress") for one in group if one.type == "IN_PROGRESS"]
+def _combined(group: Sequence[Notification]) -> SnapshotReport:
+    states = [item.type for item in group if item.type != _SCANNED]
+    running = [item.data.get("current_collection_in_progress") for item in group if item.type == "IN_PROGRESS"]
     tables = {}
-    for one in group:
-        if one.type == _SCANNED:
-            rows, status = one.data.get("total_rows_scanned", "?"), one.data.get("status", "")
-            tables[one.data.get("scanned_collection", "?")] = f"{rows} rows" if status == "SUCCEEDED" else status
-        elif one.type == _ABORTED:
-            tables |= {name: "stopped" for name in one.data.get("data_collections", "").split(",") if name}
+    for item in group:
+        if item.type == _SCANNED:
+            rows, status = item.data.get("total_rows_scanned", "?"), item.data.get("status", "")
+            tables[item.data.get("scanned_collection", "?")] = f"{rows} rows" if status == "SUCCEEDED" else status
+        elif item.type == _ABORTED:
+            tables |= {name: "stopped" for name in item.data.get("data_collections", "").split(",") if name}
     state = states[-1] if states else "STARTED"
-    current = running[-1] if running and state not in _OVER else None
-    return Told(group[-1].about, state, current, len(running), tables)
+    current = running[-1] if running and state not in _FINAL else None
+    return SnapshotReport(group[-1].about, state, current, len(running), tables)
 
 
 def read_notifications(options: ClientOptions, topic: str, prefix: str | None) -> Sequence[Notification]:
-    """The topic's messages as far as it goes now; with `prefix` only those of the connector with that topic.prefix."""
+    """The topic's messages up to its current end; with `prefix` only those of the connector with that topic.prefix."""
     known = Broker(options, _TIMEOUT_SECONDS, "read_committed").topics([topic]).get(topic)
     if known is None:
         raise InputError(
@@ -90,17 +90,17 @@ def read_notifications(options: ClientOptions, topic: str, prefix: str | None) -
     try:
         consumer.assign(
             [
-                TopicPartition(topic, number, max(known.partitions[number].first, end - _MOST))
+                TopicPartition(topic, number, max(known.partitions[number].first, end - _MAX_MESSAGES))
                 for number, end in ends.items()
             ]
         )
         values = _values(consumer, options, topic, set(ends))
     finally:
         consumer.close()
-    found = [one for value in values if (one := parse(value)) is not None]
+    notifications = [notification for value in values if (notification := parse(value)) is not None]
     return sorted(
-        (one for one in found if prefix is None or one.data.get("connector_name") == prefix),
-        key=lambda one: one.milliseconds,
+        (n for n in notifications if prefix is None or n.data.get("connector_name") == prefix),
+        key=lambda notification: notification.milliseconds,
     )
 
 
@@ -111,7 +111,10 @@ def _values(consumer: Consumer, options: ClientOptions, topic: str, waiting: set
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
             if time.monotonic() > deadline:
-                raise SourceUnreachable(f"kafka at {options.brokers}: topic {topic} does not answer", hint="try again")
+                raise SourceUnreachable(
+                    f"kafka at {options.brokers}: topic {topic}: no answer within {_TIMEOUT_SECONDS:g} s",
+                    hint="try again",
+                )
             continue
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         error = message.error()

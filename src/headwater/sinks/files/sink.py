@@ -1,62 +1,69 @@
-"""The files sink itself: which target a stream has, and the order of write, check and publish."""
+"""The files sink: each window of each stream is written, checked and published once."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from headwater.config.files_sink import FilesSink as FilesSettings
-from headwater.config.s3 import S3Settings
+from headwater.config.project import S3Settings
+from headwater.config.sinks.files import FilesSinkSettings
 from headwater.model.errors import SettingsError, SinkUnreachable
 from headwater.model.landing import Landing
 from headwater.model.rows import Rows
+from headwater.model.secret import masked
 from headwater.model.sink import Attempt
-from headwater.sinks.files.manifest import LocalManifestTarget, ObjectManifestTarget
-from headwater.sinks.files.names import folder_name
-from headwater.sinks.files.parts import PartWriter, write_parts
-from headwater.sinks.files.places import LocalPlace, ObjectPlace, local_path, object_place, storage_errors
-from headwater.sinks.files.record import Record
-from headwater.sinks.files.rename import RenameTarget, overtaken
-from headwater.sinks.setting_aside import RowsAside
+from headwater.sinks.files.targets import (
+    ManifestTarget,
+    Record,
+    RenameTarget,
+    folder_name,
+    lease_taken_over,
+    storage_errors,
+)
+from headwater.sinks.files.writer import PartWriter, write_parts
+from headwater.sinks.rejects import SinkRejects
+from headwater.storage.destination import LocalDestination, ObjectDestination, local_path, open_destination
 
 
 class Target(Protocol):
-    """One stream's place, and the way in which a window becomes visible there."""
+    """One stream's folder or prefix, and how a window becomes visible there."""
 
     def where(self, attempt: Attempt) -> str:
-        """What a reader opens to find the window."""
+        """What a reader opens to read the window."""
 
     def published(self, attempt: Attempt) -> Record | None:
         """The record of the attempt's window, if readers can see it."""
 
-    def stage(self, attempt: Attempt) -> Any:
-        """A place to write to, out of sight."""
+    def stage(self, attempt: Attempt) -> LocalDestination | ObjectDestination:
+        """Where the attempt writes its files; readers do not look there."""
 
-    def prepare(self, place: Any, record: Record) -> None:
-        """Everything durable, nothing visible."""
+    def prepare(self, staged: Any, record: Record) -> None:
+        """Make everything durable, and nothing visible."""
 
-    def publish(self, attempt: Attempt, place: Any, record: Record) -> Record:
-        """All at once visible; the record that stands, which may be that of an earlier attempt."""
+    def publish(self, attempt: Attempt, staged: Any, record: Record) -> Record:
+        """Make the whole window visible at once; return the published record, which may be an earlier attempt's."""
 
-    def discard(self, place: Any) -> None:
+    def discard(self, staged: Any) -> None:
         """Remove what will not be published."""
 
     def tidy(self, attempt: Attempt, record: Record) -> None:
-        """Remove what earlier attempts of this window left behind."""
+        """Remove files of earlier attempts at this window."""
 
 
 class FilesSink:
     """Lands each window of each stream once, whole."""
 
-    def __init__(self, settings: FilesSettings, label: str, folder: Path, s3: S3Settings | None = None) -> None:
+    def __init__(self, settings: FilesSinkSettings, label: str, folder: Path, s3: S3Settings | None = None) -> None:
         self._settings, self._label, self._folder = settings, label, folder
         self._s3 = settings.s3 or s3 or S3Settings()
         if settings.publish == "rename" and local_path(settings.path, folder) is None:
             raise SettingsError(
-                f"{label}: publish: rename needs a local folder, and {ObjectPlace(settings.path)} is an object store",
-                hint="write publish: manifest, or leave it out",
+                f"{label}: publish: rename needs a local folder, and {masked(settings.path)} is an object store",
+                hint="use publish: manifest, or remove publish",
             )
 
     @property
@@ -79,43 +86,49 @@ class FilesSink:
         return record.landing(self._label, target.where(attempt), time.monotonic() - began)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Keeps nothing open."""
 
     def _write_and_publish(self, attempt: Attempt, rows: Rows, target: Target) -> Record:
         with storage_errors(target.where(attempt)):
-            place = target.stage(attempt)
+            staged = target.stage(attempt)
         try:
-            return self._attempted(attempt, rows, target, place)
-        except SinkUnreachable as error:
-            if isinstance(place, LocalPlace) and not place.folder.exists():
-                raise overtaken(attempt, place) from error
-            raise
+            with _fenced(attempt, staged):
+                record = self._write(attempt, rows, target, staged)
+            with attempt.publishing(), _fenced(attempt, staged), storage_errors(target.where(attempt)):
+                record = target.publish(attempt, staged, record)
         finally:
-            target.discard(place)
-
-    def _attempted(self, attempt: Attempt, rows: Rows, target: Target, place: LocalPlace | ObjectPlace) -> Record:
-        shared = not isinstance(target, RenameTarget)
-        prefix = f"{attempt.window.id}-{uuid.uuid4().hex[:12]}-" if shared else ""
-        aside = RowsAside.of(self._label, rows, attempt)
-        parts = write_parts(PartWriter(place, prefix, self._settings.format, aside), rows, attempt)
-        record = Record.of(attempt, rows.stream, self._settings.format, parts)
-        with storage_errors(target.where(attempt)):
-            target.prepare(place, record)
-        attempt.faults.reach("land.written")
-        attempt.clear_to_publish()  # G4: asked as late as can be, right before readers see the rows
-        with storage_errors(target.where(attempt)):
-            record = target.publish(attempt, place, record)
-        attempt.faults.reach("land.published")
+            target.discard(staged)
         with storage_errors(target.where(attempt)):
             target.tidy(attempt, record)
+        return record
+
+    def _write(
+        self, attempt: Attempt, rows: Rows, target: Target, staged: LocalDestination | ObjectDestination
+    ) -> Record:
+        shared = not isinstance(target, RenameTarget)
+        prefix = f"{attempt.window.id}-{uuid.uuid4().hex[:12]}-" if shared else ""
+        rejects = SinkRejects.of(self._label, rows, attempt)
+        parts = write_parts(PartWriter(staged, prefix, self._settings.format, rejects), rows, attempt)
+        record = Record.of(attempt, rows.stream, self._settings.format, parts)
+        with storage_errors(target.where(attempt)):
+            target.prepare(staged, record)
         return record
 
     def _target(self, stream: str) -> Target:
         name, path = folder_name(stream), self._settings.path
         path = path.replace("{stream}", name) if "{stream}" in path else f"{path.rstrip('/')}/{name}"
-        local = local_path(path, self._folder)
-        if local is None:
-            return ObjectManifestTarget(object_place(path, self._s3), stream)
-        if self._settings.publish == "manifest":
-            return LocalManifestTarget(local, stream)
-        return RenameTarget(local, stream)
+        destination = open_destination(path, self._folder, self._s3)
+        if isinstance(destination, ObjectDestination) or self._settings.publish == "manifest":
+            return ManifestTarget(destination, stream)
+        return RenameTarget(destination.folder, stream)
+
+
+@contextmanager
+def _fenced(attempt: Attempt, staged: LocalDestination | ObjectDestination) -> Iterator[None]:
+    """G4: a process with a newer lease removes the folder of a stale one, whose writes then fail."""
+    try:
+        yield
+    except SinkUnreachable as error:
+        if isinstance(staged, LocalDestination) and not staged.folder.exists():
+            raise lease_taken_over(attempt, staged) from error
+        raise

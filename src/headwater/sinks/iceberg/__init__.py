@@ -1,6 +1,6 @@
-"""The Iceberg sink: splits become Parquet files written by Arrow, and one snapshot per window publishes them.
+"""The Iceberg sink: Arrow writes splits as Parquet files, and one snapshot per window publishes them.
 
-`sink.py` is the way through; what it decides (`naming`, `evolution`, `upsert`) and what runs in tasks
-(`conform`, `writing`, `keyscan`) is plain Python and Arrow; `catalog`, `table` and `publish` are the border
-to Iceberg's Java API on the session's own catalog.
+Start with `sink`, `modes` and `landing`. `catalog/` is the border to Iceberg's Java API; `schema/` and `files/` are
+plain Python and Arrow, and run in tasks too; `merge/` and `cdc/` update tables with rows and with changes. `lake` reads
+the tables for the engine.
 """

@@ -1,4 +1,4 @@
-"""Partition values of Arrow batches, exactly as Iceberg computes them. Runs in tasks."""
+"""Partition values of Arrow batches, computed exactly as Iceberg does. Runs in tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from headwater.model.errors import SchemaRefused
 
-_TRANSFORM = re.compile(r"(?P<kind>identity|year|month|day|hour|void|bucket|truncate)(?:\[(?P<width>\d+)\])?")
+_TRANSFORM = re.compile(r"(?P<name>identity|year|month|day|hour|void|bucket|truncate)(?:\[(?P<width>\d+)\])?")
+_BUCKET = re.compile(r"bucket\[(\d+)\]")
 _DAY_MICROS = 86_400_000_000
 _HOUR_MICROS = 3_600_000_000
 _EPOCH_YEAR = 1970
@@ -36,22 +37,22 @@ class PartitionColumn:
 
 
 def partition_columns(spec: Mapping[str, Any], columns: Mapping[int, str], table: str) -> tuple[PartitionColumn, ...]:
-    """The fields of a spec in Iceberg's JSON. Raises SchemaRefused for a transform that is not known here."""
-    made = []
+    """The fields of a spec in Iceberg's JSON. Raises SchemaRefused for an unknown transform."""
+    fields = []
     for field in spec["fields"]:
         if not _TRANSFORM.fullmatch(field["transform"]) or field["source-id"] not in columns:
             raise SchemaRefused(
                 f"{table} is partitioned by {field['transform']!r}, which Headwater cannot write",
-                hint="replace the partition field by one of identity, year, month, day, hour, bucket, truncate",
+                hint="replace the partition field with one of identity, year, month, day, hour, bucket, truncate",
             )
-        made.append(PartitionColumn(columns[field["source-id"]], field["transform"]))
-    return tuple(made)
+        fields.append(PartitionColumn(columns[field["source-id"]], field["transform"]))
+    return tuple(fields)
 
 
 def by_partition(
     batch: pa.RecordBatch, columns: Sequence[PartitionColumn]
 ) -> Iterator[tuple[tuple[object, ...], pa.RecordBatch]]:
-    """The batch cut by partition: the values in JSON form, and the rows."""
+    """The batch split by partition: the values in JSON form, and the rows."""
     if batch.num_rows == 0:
         return
     codes: npt.NDArray[np.int64] = np.zeros(batch.num_rows, dtype=np.int64)
@@ -60,17 +61,17 @@ def by_partition(
         encoded = column.values(batch).dictionary_encode(null_encoding="encode")
         codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
         dictionaries.append(encoded.dictionary)
-    found, inverse = np.unique(codes, return_inverse=True)
-    for place, code in enumerate(found):
-        rows = batch if len(found) == 1 else batch.filter(pa.array(inverse == place))
+    distinct, inverse = np.unique(codes, return_inverse=True)
+    for number, code in enumerate(distinct):
+        rows = batch if len(distinct) == 1 else batch.filter(pa.array(inverse == number))
         yield _values_of(int(code), dictionaries), rows
 
 
 def _values_of(code: int, dictionaries: Sequence[pa.Array]) -> tuple[object, ...]:
     values: list[object] = []
     for dictionary in reversed(dictionaries):
-        code, place = divmod(code, len(dictionary))
-        values.append(single_value(dictionary[place].as_py()))
+        code, index = divmod(code, len(dictionary))
+        values.append(single_value(dictionary[index].as_py()))
     return tuple(reversed(values))
 
 
@@ -86,12 +87,12 @@ def single_value(value: object) -> object:
 
 
 def partition_values(source: pa.Array, transform: str) -> pa.Array:  # noqa: PLR0911 - one line per transform
-    """What a transform makes of a column. NULL stays NULL."""
+    """The values of a transform. NULL stays NULL."""
     parsed = _TRANSFORM.fullmatch(transform)
     if parsed is None:
         raise ValueError(transform)
     width = int(parsed["width"] or 0)
-    match parsed["kind"]:
+    match parsed["name"]:
         case "identity":
             return _uuid_texts(source) if isinstance(source.type, pa.UuidType) else source
         case "void":
@@ -118,31 +119,31 @@ def _floored(source: pa.Array, unit: int) -> pa.Array:
 
 
 def _truncated(source: pa.Array, width: int) -> pa.Array:
-    kind = source.type
-    if pa.types.is_integer(kind):
+    data_type = source.type
+    if pa.types.is_integer(data_type):
         values = source.fill_null(0).to_numpy()
-        return pa.array(values - values % width, type=kind, mask=_nulls(source))
-    if pa.types.is_string(kind):
+        return pa.array(values - values % width, type=data_type, mask=_nulls(source))
+    if pa.types.is_string(data_type):
         return pc.utf8_slice_codeunits(source, 0, width)
-    if pa.types.is_decimal(kind):
-        step = decimal.Decimal(width).scaleb(-kind.scale)
-        return _mapped(source, kind, lambda value: value - (value % step + step) % step)
+    if pa.types.is_decimal(data_type):
+        step = decimal.Decimal(width).scaleb(-data_type.scale)
+        return _mapped(source, data_type, lambda value: value - (value % step + step) % step)
     return pc.binary_slice(source, 0, width)
 
 
 def _buckets(source: pa.Array, width: int) -> pa.Array:
-    kind = source.type
-    if pa.types.is_date(kind):
+    data_type = source.type
+    if pa.types.is_date(data_type):
         source = source.cast(pa.int32())
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+    if pa.types.is_timestamp(data_type) or pa.types.is_time64(data_type):
         source = source.cast(pa.int64())
     if pa.types.is_integer(source.type):
         hashes = murmur3_of_longs(source.fill_null(0).to_numpy().astype(np.int64))
         buckets = (hashes & np.uint32(0x7FFFFFFF)) % np.uint32(width)
         return pa.array(buckets.astype(np.int32), mask=_nulls(source))
-    if isinstance(kind, pa.UuidType):
+    if isinstance(data_type, pa.UuidType):
         source = source.storage
-    import mmh3  # noqa: PLC0415 - only needed for these
+    import mmh3
 
     return _mapped(source, pa.int32(), lambda value: (mmh3.hash(hash_input(value)) & 0x7FFFFFFF) % width)
 
@@ -158,11 +159,11 @@ def hash_input(value: str | bytes | decimal.Decimal) -> bytes:
     return value
 
 
-def _mapped(source: pa.Array, kind: pa.DataType, function: Any) -> pa.Array:
+def _mapped(source: pa.Array, data_type: pa.DataType, function: Any) -> pa.Array:
     """Apply a function to each distinct value."""
     encoded = source.dictionary_encode()
-    made = pa.array([None if v is None else function(v) for v in encoded.dictionary.to_pylist()], type=kind)
-    return made.take(encoded.indices)
+    values = pa.array([None if v is None else function(v) for v in encoded.dictionary.to_pylist()], type=data_type)
+    return values.take(encoded.indices)
 
 
 def _uuid_texts(source: pa.Array) -> pa.Array:
@@ -189,3 +190,23 @@ def murmur3_of_longs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
 
 def _rotated(words: npt.NDArray[np.uint32], by: int) -> npt.NDArray[np.uint32]:
     return (words << np.uint32(by)) | (words >> np.uint32(32 - by))
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One value of one bucket field of a file's partition."""
+
+    column: int  # the id of the column
+    width: int
+    number: int
+
+
+def buckets_of(spec: Mapping[str, Any], partition: Sequence[Any]) -> tuple[Bucket, ...]:
+    """From Iceberg's JSON of a file's spec and partition. The bucket of NULL is -1: no key belongs to it."""
+    fields = zip(spec["fields"], partition, strict=True)
+    buckets = [(_BUCKET.fullmatch(field["transform"]), field["source-id"], value) for field, value in fields]
+    return tuple(
+        Bucket(column, int(width[1]), -1 if number is None else int(number))
+        for width, column, number in buckets
+        if width
+    )

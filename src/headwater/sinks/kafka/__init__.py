@@ -1,12 +1,12 @@
 """The Kafka sink: each row becomes one message of a topic, at least once.
 
-`land` returns when every message is acknowledged by all in-sync replicas, so nothing is lost. A crash after that and
-before the mark has moved leaves messages that the next run writes again: no transaction spans Kafka and the progress
-store, and a topic cannot be asked which windows it holds. So `landed` knows nothing, and the repeats are for readers
-to drop: they have the same `headwater.position` (`positions.py` says when exactly that can be relied on).
+`land` returns when all in-sync replicas have acknowledged every message, so nothing is lost. After a crash before the
+mark has moved, the next run writes the messages again: no transaction spans Kafka and the progress store, and a topic
+does not know which windows it holds. So `landed` always returns None, and readers drop repeats: they have the same
+`headwater.position` (`positions.py` says exactly when).
 
-Messages are visible from the moment they are written, so there is no step between writing and publishing: a process
-that lost its lease in the middle of a window cannot take back what it sent. What it sent are repeats as well.
+Messages are visible as soon as they are written, so writing is publishing: a process that loses its lease in the middle
+of a window cannot withdraw its messages. They are repeats as well.
 """
 
 from headwater.sinks.kafka.sink import KafkaSink

@@ -1,27 +1,136 @@
-"""The Kafka sink itself: which topic a stream has, and the order of check, make and send."""
+"""The Kafka sink: checks a window and its topic, makes its messages, and sends them."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from headwater.config.kafka_client import client_options
-from headwater.config.kafka_sink import KafkaSink as KafkaSettings
-from headwater.model.errors import InputError
+from headwater.config.sinks.kafka import CreateTopicSettings, KafkaSinkSettings
+from headwater.config.sources.kafka import ClientOptions, client_options
+from headwater.model.errors import HeadwaterError, InputError, UnknownName
 from headwater.model.landing import Landing
-from headwater.model.rows import Rows, SplitRows
+from headwater.model.rows import Rows
 from headwater.model.sink import Attempt
-from headwater.sinks.kafka.delivery import DeliveryOrder, close, deliver
-from headwater.sinks.kafka.failures import refused
-from headwater.sinks.kafka.messages import JsonValues, MessageMaker, Values, key_columns
-from headwater.sinks.kafka.positions import PositionScheme, scheme_for
-from headwater.sinks.kafka.sending import Sending, Sent, all_chunks, send_by_tasks
-from headwater.sinks.kafka.topics import Topics, topic_for
-from headwater.sinks.over_rows import is_small
-from headwater.sinks.plain_values import check_types
-from headwater.sinks.tally import Tally
+from headwater.sinks.kafka.messages import (
+    Chunk,
+    JsonValues,
+    MessageMaker,
+    PositionScheme,
+    Values,
+    key_columns,
+    scheme_for,
+)
+from headwater.sinks.kafka.producer import (
+    NO_TOPIC,
+    DeliveryRequest,
+    SendRequest,
+    SendResult,
+    all_chunks,
+    close,
+    cluster_error,
+    deliver,
+    delivery_error,
+    plain_reason,
+    send_by_tasks,
+)
+from headwater.sinks.tasks import RowCounter, is_small
+from headwater.sinks.text_values import check_types
+
+DEFAULT_MAX_BYTES = 1_000_000  # librdkafka's own limit, where the topic's is unknown
+_MAX_REQUEST_SECONDS = 30.0
+_GRACE_SECONDS = 3.0
+_POLL_SECONDS = 0.1
+
+
+def topic_for(template: str, stream: str) -> str:
+    """The topic of a stream. Characters of the stream that a topic's name cannot contain become `_`."""
+    schema, _, table = stream.rpartition(".")
+    values = {"{stream}": table, "{table}": table, "{schema}": schema or "default"}
+    return re.sub(r"\{\w+\}", lambda match: re.sub(r"[^A-Za-z0-9._\-]", "_", values[match[0]]), template)
+
+
+class Topics:
+    """Reads and creates topics; one connection for all windows."""
+
+    def __init__(self, options: ClientOptions, create: CreateTopicSettings | None, timeout_seconds: float) -> None:
+        self._brokers, self._create = options.brokers, create
+        self._seconds = min(timeout_seconds, _MAX_REQUEST_SECONDS)
+        self._errors: list[str] = []  # of connections, since the last request
+        on_error = {"error_cb": lambda error: self._errors.append(plain_reason(error))}
+        settings: dict[str, Any] = {**options.reveal(), **on_error}
+        self._admin = AdminClient(settings)
+
+    def ready(self, topic: str) -> int:
+        """Return when the topic exists: the bytes of its largest message, headers and framing included."""
+        self._admin.poll(0)
+        self._errors.clear()  # of connections that ended long ago
+        if self._create is not None and not self._exists(topic):
+            self._create_topic(topic, self._create)
+        # Not every broker knows a topic that was just created.
+        if not self._wait_for(topic, self._seconds if self._create else _GRACE_SECONDS):
+            raise UnknownName(
+                f"there is no topic {topic!r} at {self._brokers}",
+                hint="create it, or let the sink do so: create_topic: {partitions: 6, replication: 3}",
+            )
+        return self._max_bytes(topic)
+
+    def _wait_for(self, topic: str, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self._exists(topic):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _exists(self, topic: str) -> bool:
+        # Describing a topic, unlike a producer's lookup, never makes brokers create it.
+        topics = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._seconds)
+        try:
+            topics[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() in NO_TOPIC:
+                return False
+            raise self._error(error, f"looking for topic {topic}") from error
+        return True
+
+    def _create_topic(self, topic: str, create: CreateTopicSettings) -> None:
+        new_topic = NewTopic(
+            topic,
+            num_partitions=create.partitions or -1,
+            replication_factor=create.replication or -1,
+            config={name: _text(value) for name, value in create.options.items()},
+        )
+        try:
+            self._admin.create_topics([new_topic], request_timeout=self._seconds)[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process created it
+                raise self._error(error, f"creating topic {topic}") from error
+
+    def _max_bytes(self, topic: str) -> int:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            config = self._admin.describe_configs([resource], request_timeout=self._seconds)[resource].result()
+        except KafkaException as error:
+            # Writing needs no right to read the topic's configuration; and a broker may not know a new topic yet.
+            if error.args[0].code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, *NO_TOPIC}:
+                return DEFAULT_MAX_BYTES
+            raise self._error(error, f"reading the configuration of topic {topic}") from error
+        return int(config["max.message.bytes"].value)
+
+    def _error(self, error: KafkaException, activity: str) -> HeadwaterError:
+        self._admin.poll(0)  # runs `error_cb` for errors of connections
+        return cluster_error(error.args[0], activity, self._brokers, self._errors[-1] if self._errors else "")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 _BATCH_FRAME = 100  # bytes around the only message of a batch, numbers at their longest
 _HEADER_FRAME = 10
@@ -31,36 +140,35 @@ _POSITION_BYTES = 64
 class KafkaSink:
     """Sends each row of each window at least once."""
 
-    def __init__(self, settings: KafkaSettings, label: str, folder: Path) -> None:
+    def __init__(self, settings: KafkaSinkSettings, label: str, folder: Path) -> None:
         self._settings, self._label, self._folder = settings, label, folder
         self._options = client_options(settings, folder)
         self._timeout = settings.timeout.total_seconds()
         self._topics: Topics | None = None
-        self._producers: dict[tuple[str, int], Producer] = {}  # kept: a new one takes longer than a small window
+        self._producers: dict[tuple[str, int], Producer] = {}  # cached: a new one takes longer than a small window
 
     @property
     def label(self) -> str:
         return self._label
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:  # noqa: ARG002 - the protocol's form
-        """Never known: a topic cannot be asked which windows it holds."""
+        """None: a topic does not know which windows it holds."""
         return None
 
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
         began = time.monotonic()
         topic = topic_for(self._settings.topic, rows.stream)
-        sending = self._sending(attempt, rows, topic)
-        tally = Tally(attempt.progress)
-        if isinstance(rows, SplitRows) and is_small(rows):
-            sent = self._send_here(attempt, sending, rows)
-        else:
-            attempt.faults.reach("land.written")
-            attempt.clear_to_publish()  # G4: messages are visible from the first one on
-            sent = send_by_tasks(sending, rows, attempt.spark, tally)
-        if sent.failures:
-            raise refused(topic, self._options.brokers, sent.messages, sent.failures)
-        tally.at_least(sent.messages)
-        attempt.faults.reach("land.published")
+        request = self._request(attempt, rows, topic)
+        counter = RowCounter(attempt.progress)
+        chunks = all_chunks(request.maker, rows) if is_small(rows) else None
+        with attempt.publishing():  # messages are visible from the first one on
+            if chunks is None:
+                sent = send_by_tasks(request, rows, attempt.spark, counter)
+            else:
+                sent = self._send_here(request.delivery, chunks)
+            if sent.failures:
+                raise delivery_error(topic, self._options.brokers, sent.messages, sent.failures)
+            counter.at_least(sent.messages)
         seconds = time.monotonic() - began
         return Landing(self._label, rows.stream, attempt.window.id, sent.messages, seconds, {"topic": topic})
 
@@ -69,56 +177,51 @@ class KafkaSink:
             close(self._producers.popitem()[1])
         self._topics = None
 
-    def _send_here(self, attempt: Attempt, sending: Sending, rows: SplitRows) -> Sent:
-        chunks = all_chunks(sending.maker, rows)
-        attempt.faults.reach("land.written")
-        attempt.clear_to_publish()  # G4: asked as late as can be, right before readers see the rows
-        order = sending.order
-        named = (order.topic, order.topic_bytes)
-        producer = self._producers.pop(named, None) or self._opened(order)
+    def _send_here(self, delivery: DeliveryRequest, chunks: Sequence[Chunk]) -> SendResult:
+        cache_key = (delivery.topic, delivery.topic_bytes)
+        producer = self._producers.pop(cache_key, None) or self._open(delivery)
         try:
-            sent = Sent.of(deliver(producer, order, chunks))
+            sent = SendResult.of(deliver(producer, delivery, chunks))
         except BaseException:
             close(producer)
             raise
-        if sent.failures:  # it may be in a state that only a new one gets out of
+        if sent.failures:  # after a fatal error only a new producer works
             close(producer)
         else:
-            self._producers[named] = producer
+            self._producers[cache_key] = producer
         return sent
 
-    def _opened(self, order: DeliveryOrder) -> Producer:
+    def _open(self, delivery: DeliveryRequest) -> Producer:
         try:
-            return order.open()
+            return delivery.open()
         except KafkaException as error:
-            raise _bad_option(error) from error
+            raise _option_error(error) from error
 
-    def _sending(self, attempt: Attempt, rows: Rows, topic: str) -> Sending:
-        """Everything that can be refused before a message is sent is refused here (G12)."""
+    def _request(self, attempt: Attempt, rows: Rows, topic: str) -> SendRequest:
+        """Checks everything that can be checked before a message is sent (G12)."""
         check_types(rows.schema, "a Kafka message")
         key = key_columns(self._settings.key_columns, rows)
         values = self._values(rows, topic)
         try:
             self._topics = self._topics or Topics(self._options, self._settings.create_topic, self._timeout)
         except KafkaException as error:
-            raise _bad_option(error) from error
+            raise _option_error(error) from error
         topic_bytes = self._topics.ready(topic)
         headers, positions = self._headers(attempt, rows), self._positions(attempt, rows)
-        order = DeliveryOrder(
+        delivery = DeliveryRequest(
             self._options, topic, headers, self._settings.partitioner, self._timeout, topic_bytes, positions
         )
         allowed = int(self._settings.options.get("message.max.bytes", topic_bytes))
-        maker = MessageMaker(topic, values, key, positions, max(1, allowed - _around(headers)))
-        return Sending(maker, order)
+        maker = MessageMaker(topic, values, key, positions, max(1, allowed - _frame_bytes(headers)))
+        return SendRequest(maker, delivery)
 
     def _values(self, rows: Rows, topic: str) -> Values:
         if self._settings.avro_schema is None:
             return JsonValues()
-        from headwater.sinks.kafka.avro_schema import agreed_schema  # noqa: PLC0415 - only who uses it pays for it
-        from headwater.sinks.kafka.avro_values import AvroValues  # noqa: PLC0415
+        from headwater.sinks.kafka.avro import AvroValues, topic_schema
 
         file = self._folder / topic_for(self._settings.avro_schema, rows.stream)
-        return AvroValues(agreed_schema(rows.schema, topic, file))
+        return AvroValues(topic_schema(rows.schema, topic, file))
 
     def _headers(self, attempt: Attempt, rows: Rows) -> tuple[tuple[str, str], ...]:
         if not self._settings.headers:
@@ -134,15 +237,15 @@ class KafkaSink:
         if not self._settings.headers:
             return None
         keyed = bool(rows.key)
-        unique = keyed and isinstance(rows, SplitRows)
+        unique = keyed and rows.splits is not None
         return scheme_for(attempt.pipeline, rows.stream, attempt.window.id, unique=unique, keyed=keyed)
 
 
-def _around(headers: tuple[tuple[str, str], ...]) -> int:
-    """The bytes that a message has around its key and value, at most."""
+def _frame_bytes(headers: tuple[tuple[str, str], ...]) -> int:
+    """The most bytes that a message has beside its key and value."""
     fixed = sum(len(name.encode()) + len(value.encode()) + _HEADER_FRAME for name, value in headers)
     return _BATCH_FRAME + (fixed + len("headwater.position") + _POSITION_BYTES + _HEADER_FRAME if headers else 0)
 
 
-def _bad_option(error: KafkaException) -> InputError:
+def _option_error(error: KafkaException) -> InputError:
     return InputError(f"kafka: {error.args[0].str()}", hint="correct options: or security: of the sink")

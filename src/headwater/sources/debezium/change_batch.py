@@ -1,22 +1,36 @@
-"""Parsed events of one batch on their way to change rows."""
+"""Parsed events of one batch on their way to change rows, with the keys of their messages.
+
+Keys are needed for deletes, and as former keys of rows whose key changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.model.changes import MISSING, UPSERTS, change_fields
-from headwater.sources.debezium.kept import kept, why_not
-from headwater.sources.debezium.keys import KeyRows, as_json
-from headwater.sources.debezium.layout import Layout
+from headwater.config.sources.kafka import DebeziumSettings
+from headwater.model.rows import MISSING, UPSERTS, change_fields
+from headwater.sources.debezium.column_types import (
+    FieldType,
+    conversion_error,
+    convert_exact,
+    field_type,
+    field_type_of_column,
+    fit_column,
+)
+from headwater.sources.debezium.envelope import Envelopes, Group, Layout, Messages, Shape, UnchangedPlaceholder
+from headwater.sources.debezium.inference import StructParser
 from headwater.sources.debezium.positions import Numbers, known_connectors, places, positions
-from headwater.sources.debezium.transport import Messages
-from headwater.sources.debezium.unavailable import Unavailable
-from headwater.sources.debezium.unordered import Change, at_one_place, unordered
+from headwater.sources.json.columns import JsonDecoder
 
 _MOMENT = pa.timestamp("us", "UTC")
 _UPSERTS = pa.array(UPSERTS)
@@ -44,7 +58,7 @@ class ChangeBatch:
         self._op = events.column("op")
         self._deletes = pc.equal(self._op, "d")
 
-    def fill_columns(self, unavailable: Unavailable) -> None:
+    def fill_columns(self, unavailable: UnchangedPlaceholder) -> None:
         """What rows are after the changes."""
         if "after" not in self._events.schema.names:
             return
@@ -52,17 +66,17 @@ class ChangeBatch:
         lost = pc.and_(after.is_null(), pc.is_in(self._op, value_set=_UPSERTS))
         self._note(lost, lambda _: "an event without `after`")
         held = self._struct("after")
-        for column, field in self._layout.columns.items():
-            wire = held[field]
+        for column, name in self._layout.columns.items():
+            wire = held[name]
             left_out = unavailable.in_array(wire) if column not in self._key else None
             if left_out is not None and left_out.true_count:
                 self._missing[column] = left_out
                 wire = pc.if_else(left_out, pa.scalar(None, wire.type), wire)
-            self._columns[column] = self._kept(column, field, wire)
-        for field, reason in self._layout.homeless.items():
-            self._note(held[field].is_valid(), lambda _, reason=reason: reason)  # type: ignore[misc]
+            self._columns[column] = self._kept(column, name, wire)
+        for name, reason in self._layout.unplaced.items():
+            self._note(held[name].is_valid(), lambda _, reason=reason: reason)  # type: ignore[misc]
 
-    def fill_deletes(self, keys: KeyRows, messages: Messages) -> None:
+    def fill_deletes(self, keys: KeyDecoder, messages: Messages) -> None:
         """The key of a delete: its message's; without one what `before` says."""
         rows = np.flatnonzero(self._deletes.to_numpy(zero_copy_only=False))
         if not len(rows):
@@ -86,7 +100,7 @@ class ChangeBatch:
                 self._wrong.setdefault(int(rows[place]), "a delete without a key")
         self._fill(self._key, rows, columns)
 
-    def fill_old_keys(self, keys: KeyRows, messages: Messages) -> None:
+    def fill_old_keys(self, keys: KeyDecoder, messages: Messages) -> None:
         """Of inserts that are changes of key."""
         if not self._key:
             return
@@ -98,12 +112,12 @@ class ChangeBatch:
         read = keys.read([key for _, key in moved])
         texts: list[str | None] = [None] * self._count
         for place, (row, _) in enumerate(moved):
-            texts[row] = as_json(read.columns, place)
+            texts[row] = key_as_json(read.columns, place)
         self._wrong.update({moved[place][0]: f"the former {reason}" for place, reason in read.wrong.items()})
         self._old_keys = pa.array(texts, pa.string())
 
     def finished(self, reject: Callable[[int, str], None]) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """The rows, with the indices of their messages; what is wrong is told to `reject`."""
+        """The rows, with the indices of their messages; `reject` receives what is wrong."""
         place, moment, transaction = self._source()
         changes = [self._op, place, moment, transaction, self._missing_names(), self._old_keys]
         rows = pa.RecordBatch.from_arrays([*self._columns.values(), *changes], schema=self._schema)
@@ -134,7 +148,7 @@ class ChangeBatch:
             if connector != "postgresql" and self._key:
                 self._set_unordered_aside(major, minor, ours.to_numpy(zero_copy_only=False) & ~reads)
         if place.null_count:
-            place = place.fill_null(0)  # of rows that are set aside
+            place = place.fill_null(0)  # of rows that are rejected
         micros = pc.coalesce(held["ts_us"], pc.multiply(held["ts_ms"], 1_000))
         transaction = pc.coalesce(held["txId"].cast(pa.string()), held["gtid"])
         return place, micros.view(_MOMENT), transaction
@@ -189,9 +203,11 @@ class ChangeBatch:
 
     def _kept(self, column: str, field: str, wire: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> pa.Array:
         kind = self._layout.kinds[field]
-        made, bad = kept(kind, wire)
+        made, bad = convert_exact(kind, wire)
         for place in bad:
-            self._wrong.setdefault(place if rows is None else int(rows[place]), why_not(column, kind, wire[place]))
+            self._wrong.setdefault(
+                place if rows is None else int(rows[place]), conversion_error(column, kind, wire[place])
+            )
         return made
 
     def _missing_names(self) -> pa.Array:
@@ -209,3 +225,117 @@ class ChangeBatch:
     def _struct(self, name: str) -> dict[str, pa.Array]:
         column = self._events.column(name)
         return dict(zip([field.name for field in column.type], column.flatten(), strict=True))
+
+
+def at_one_place(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> Numbers:
+    """Every change at a place where numbers do not grow: the few that are worth a closer look, most often none.
+
+    Reads of a snapshot are no changes: they all stand at one place, and none is of a row that another is of.
+    """
+    rows = np.flatnonzero(changes)
+    major, minor = major[rows], minor[rows]
+    behind = (major[1:] == major[:-1]) & (minor[1:] <= minor[:-1]) & (major[1:] >= 0)
+    return rows[np.isin(major, major[1:][behind])] if behind.any() else rows[:0]
+
+
+@dataclass(frozen=True)
+class Change:
+    """An event, as far as its order goes."""
+
+    place: int  # in the log
+    number: int  # at that place
+    key: tuple[Any, ...]
+    op: str
+    after: Any
+
+
+def unordered(changes: Sequence[Change]) -> Collection[int]:
+    """Which of the changes, in the order in which they came, are of one row and have no known order."""
+    of_row: dict[tuple[int, tuple[Any, ...]], list[int]] = defaultdict(list)
+    for index, change in enumerate(changes):
+        of_row[change.place, change.key].append(index)
+    found: list[int] = []
+    for indices in of_row.values():
+        once: list[Change] = []
+        for index in indices:
+            if changes[index] not in once:
+                once.append(changes[index])
+        if any(later.number <= one.number for one, later in pairwise(once)):
+            found += indices
+    return found
+
+
+@dataclass
+class Keys:
+    """A key's columns for some messages, NULL for a message without a key; `wrong`: index of a message → why its key cannot be read."""
+
+    columns: list[pa.Array]
+    wrong: dict[int, str] = field(default_factory=dict)
+
+
+class KeyDecoder:
+    """Reads the keys of one stream's messages."""
+
+    def __init__(self, key: Sequence[str], types: Mapping[str, pa.DataType], settings: DebeziumSettings) -> None:
+        self._types = {name: types[name] for name in key}
+        self._settings, self._envelopes = settings, Envelopes()
+        self._readers: dict[Shape, tuple[dict[str, FieldType], JsonDecoder]] = {}
+
+    def read(self, keys: Sequence[bytes | None]) -> Keys:
+        """In the order of the key's columns. A message without a key has NULLs."""
+        made = Keys([])
+        parts: list[tuple[list[int], list[pa.Array]]] = []
+        for shape, group in self._envelopes.grouped(keys).items():
+            parts.append(self._group(shape, group, made.wrong))
+        places = [place for part, _ in parts for place in part]
+        at = np.full(len(keys), -1)
+        at[places] = np.arange(len(places))
+        take = pa.array(at, mask=at < 0)
+        for number, kind in enumerate(self._types.values()):
+            held = pa.concat_arrays([columns[number] for _, columns in parts]) if parts else pa.nulls(0, kind)
+            made.columns.append(held.take(take))
+        return made
+
+    def _group(self, shape: Shape, group: Group, wrong: dict[int, str]) -> tuple[list[int], list[pa.Array]]:
+        kinds, values = self._reader(shape)
+        parsed = values.parse(group.payloads)
+        wrong.update({group.indices[place]: f"key: {reason}" for place, reason in parsed.rejected})
+        without = {place for place, _ in parsed.rejected}
+        places = [index for place, index in enumerate(group.indices) if place not in without]
+        columns = []
+        for name, kind in kinds.items():
+            chunks = [batch.column(name) for batch in parsed.batches]
+            wire = pa.concat_arrays(chunks) if chunks else pa.nulls(0, kind.wire)
+            column, bad = convert_exact(kind, wire)
+            wrong.update({places[place]: f"key: {conversion_error(name, kind, wire[place])}" for place in bad})
+            columns.append(column)
+        return places, columns
+
+    def _reader(self, shape: Shape) -> tuple[dict[str, FieldType], JsonDecoder]:
+        if shape not in self._readers:
+            said = shape.fields()
+            kinds = {name: self._kind(name, said.get(name)) for name in self._types}
+            schema = pa.schema([pa.field(name, kind.wire) for name, kind in kinds.items()])
+            self._readers[shape] = kinds, JsonDecoder(schema, StructParser(kinds))
+        return self._readers[shape]
+
+    def _kind(self, name: str, said: dict[str, Any] | None) -> FieldType:
+        column, settings = self._types[name], self._settings.of_column(name)
+        made = fit_column(field_type(said), column, settings) if said is not None else None
+        return made or field_type_of_column(column, settings)
+
+
+def key_as_json(columns: Sequence[pa.Array], row: int) -> str:
+    """A key as a JSON array, its values by the rules by which JSON is read (`sources/json/strict.py`)."""
+    return json.dumps([_plain(column[row].as_py()) for column in columns], ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    import base64
+    import datetime as dt
+
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return value if isinstance(value, bool | int | float | str | None) else str(value)

@@ -1,15 +1,31 @@
-"""Messages taken apart: the schema that Connect's JSON converter puts before the payload, and the payload.
+"""The envelope of an event: its schema, its payload, the columns of its fields, and what stands for unchanged values.
 
-All messages of one shape begin with the same bytes, their schema. Those are parsed once; of the others only the payload is.
+All messages of one shape begin with the same bytes, their schema. Those are parsed once; of the others only the
+payload is.
+
+PostgreSQL does not send large values (TOAST) that an update left alone. In a text the placeholder stands as it is; in
+bytes as their base64 or hex; in an array of texts it is the one element; an array of numbers holds its letters'
+codes, one of UUIDs a UUID made of it; an hstore has it as its one key and value.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.config.sources.kafka import DebeziumSettings
+from headwater.model.types import retyped_name
+from headwater.sources.ddl_schema import ddl_of
+from headwater.sources.debezium.column_types import FieldType, field_type, field_type_of_column, fit_column
 from headwater.sources.json.strict import Misfit, document, json_text
 
 _SCHEMA = b'{"schema":'
@@ -131,3 +147,160 @@ class Envelopes:
         prefix = _SCHEMA + json_text(found["schema"]).encode() + b"," + _PAYLOAD
         shape = self._known.get(prefix) or self._shape(prefix)
         return b"", shape or self._bare, json_text(found["payload"]).encode()
+
+
+OPS = ("c", "u", "d", "r", "t")
+_MESSAGE = "m"  # what pg_logical_emit_message wrote
+_MOMENTS = {"ts_ms", "ts_us", "ts_ns"}
+_TRANSACTION = {"status", "id"}
+_SCHEMA_CHANGE = {"ddl", "tableChanges", "historyRecord"}
+
+FLATTENED = (
+    "no change event: it has neither `op` nor `source`, as flattened ones; "
+    "take the transform ExtractNewRecordState out of the connector"
+)
+
+
+class NoEvent(Exception):
+    """A message that brings no row, and should not."""
+
+
+def is_envelope(names: Collection[str]) -> bool:
+    return "op" in names and "source" in names
+
+
+def rejection_reason(payload: bytes, reason: str = "") -> str:
+    """Why a message is a reject; `reason`, if it is an event. Raises NoEvent where it belongs to no row."""
+    if payload == b"null":
+        raise NoEvent
+    try:
+        found = dict(document(payload))
+    except Misfit as misfit:
+        return str(misfit)
+    if not is_envelope(found):
+        return unknown_event_reason(found)
+    op: Any = found["op"]
+    if op == _MESSAGE:
+        raise NoEvent
+    return reason if op in OPS else f"op: {op!r} is not one of {', '.join(OPS)}"
+
+
+def unknown_event_reason(names: Collection[str]) -> str:
+    """The same for a message that is no change event, by its fields."""
+    found = set(names)
+    if found <= _MOMENTS or found >= _TRANSACTION or ("source" in found and found & _SCHEMA_CHANGE):
+        raise NoEvent  # a heartbeat, a transaction's begin or end, a change of the schema
+    return FLATTENED
+
+
+OLD_KEY_HEADER = "__debezium.oldkey"
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Events, in the order in which they are there. Keys and headers are asked for only where they are needed."""
+
+    values: Sequence[bytes | None]
+    key: Callable[[int], bytes | None]  # of the message at that index
+    old_key: Callable[[int], bytes | None]  # the header of an insert that is a change of key
+
+
+@dataclass
+class Layout:
+    """For messages of one shape, and the columns of a stream."""
+
+    kinds: dict[str, FieldType] = field(default_factory=dict)  # of the fields that are read
+    columns: dict[str, str] = field(default_factory=dict)  # column → field
+    unplaced: dict[str, str] = field(default_factory=dict)  # field → why no column can hold its values
+
+    def with_kinds(self, kinds: Mapping[str, FieldType]) -> Layout:
+        """The same where some of the fields that are texts hold something else."""
+        texts = {
+            name: kind for name, kind in kinds.items() if name in self.kinds and self.kinds[name].column == kind.column
+        }
+        return replace(self, kinds={**self.kinds, **texts})
+
+
+def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, declared: bool) -> Layout:
+    """By what the messages say of themselves, or else by the columns' types and the settings."""
+    made = Layout()
+    if shape.schema is None:
+        made.kinds = {
+            column.name: field_type_of_column(column.type, settings.of_column(column.name)) for column in columns
+        }
+        made.columns = {name: name for name in made.kinds}
+        return made
+    types = dict(zip(columns.names, columns.types, strict=True))
+    for name, schema in shape.struct("after").items():
+        kind = field_type(schema)
+        for column in (name, typed_name(name, kind.column)):
+            held = types.get(column)
+            given = settings.of_column(column) if declared else None
+            found = fit_column(kind, held, given) if held is not None else None
+            if found is not None:
+                made.kinds[name], made.columns[column] = found, name
+                break
+        else:
+            # With declared columns other fields are ignored; a field that inference has not seen is never dropped (G8).
+            if name in types or not declared:
+                made.kinds[name] = kind
+                there = f"the column is {ddl_of(types[name])}" if name in types else "there is no such column"
+                made.unplaced[name] = f"{name}: the event has {ddl_of(kind.column)}, {there}"
+    return made
+
+
+def typed_name(name: str, kind: pa.DataType) -> str:
+    """`amount__string`, `amount__decimal_12_2`."""
+    return retyped_name(name, ddl_of(kind))
+
+
+@dataclass(frozen=True)
+class UnchangedPlaceholder:
+    """The placeholder in all its forms."""
+
+    text: str
+    texts: pa.Array = field(init=False)
+    numbers: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        data = self.text.encode()
+        alone = [self.text, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()]
+        alone.append(str(_named_by(data)))
+        lists = [json.dumps([one], ensure_ascii=False) for one in alone]
+        lists.append(json.dumps(list(data), separators=(",", ":")))
+        pair = json.dumps({self.text: self.text}, separators=(",", ":"), ensure_ascii=False)
+        object.__setattr__(self, "texts", pa.array([*dict.fromkeys([*alone, *lists, pair])], pa.string()))
+        object.__setattr__(self, "numbers", tuple(data))
+
+    def in_array(self, array: pa.Array) -> pa.Array | None:
+        """Which values are it; None: values of this type cannot be."""
+        kind = array.type
+        if pa.types.is_string(kind):
+            return pc.is_in(array, value_set=self.texts)
+        if pa.types.is_map(kind):
+            return pa.array([bool(one) and len(one) == 1 and one[0][0] == self.text for one in array.to_pylist()])
+        if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+            return self._alone(array, array.flatten(), 1)
+        if pa.types.is_list(kind) and pa.types.is_integer(kind.value_type):
+            return self._alone(array, array.flatten(), len(self.numbers))
+        return None
+
+    def _alone(self, array: pa.Array, values: pa.Array, length: int) -> pa.Array:
+        """Lists of that length that hold nothing else; `values` are those of all lists."""
+        lengths = np.asarray(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        rows = np.flatnonzero(lengths == length)
+        begins = (np.cumsum(lengths) - lengths)[rows]
+        held = values.take(pa.array((begins[:, None] + np.arange(length)).ravel(), pa.int64()))
+        if pa.types.is_string(held.type):
+            same = pc.is_in(held, value_set=self.texts).to_numpy(zero_copy_only=False).reshape(-1, length)
+        else:
+            found = held.fill_null(-1).to_numpy(zero_copy_only=False).reshape(-1, length)
+            same = found == np.array(self.numbers)
+        made = np.zeros(len(array), np.bool_)
+        made[rows] = same.all(axis=1)
+        return pa.array(made)
+
+
+def _named_by(data: bytes) -> uuid.UUID:
+    """Java's `UUID.nameUUIDFromBytes`: version 3 without a namespace."""
+    return uuid.UUID(bytes=hashlib.md5(data, usedforsecurity=False).digest(), version=3)

@@ -1,6 +1,6 @@
-"""Where a change stands in its database's log, as `model.changes.position` says, for many events at once.
+"""Where a change stands in its database's log, as `model.rows.position` says, for many events at once.
 
-Of two servers' logs nobody knows which is newer: after a failover of MySQL to another server its files are others.
+The logs of two servers cannot be ordered: after a failover of MySQL to another server the log has other files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.model.changes import position
+from headwater.model.rows import position
 
 SOURCE = pa.struct(
     [
@@ -47,7 +47,7 @@ Source = Mapping[str, pa.Array]
 
 
 def places(connector: str, source: Source) -> tuple[Numbers, Numbers]:
-    """Of events of one connector: the place in the log, and the number of the change there; negative: there is none."""
+    """Of events of one connector: the place in the log, and the number of the change there; negative: unknown."""
     return _CONNECTORS[connector](source)
 
 
@@ -89,7 +89,7 @@ _CONNECTORS: Mapping[str, Callable[[Source], tuple[Numbers, Numbers]]] = {
 
 
 def _whole(digits: pa.Array) -> Numbers:
-    """Texts of digits as numbers; -1 where there is none, or one beyond 63 bits."""
+    """Texts of digits as numbers; -1 for NULL, and for a number beyond 63 bits."""
     present = pc.if_else(pc.equal(digits, ""), None, digits)
     try:
         return _filled(present.cast(pa.int64()), -1)

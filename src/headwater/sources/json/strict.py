@@ -54,7 +54,7 @@ class _Object(list[tuple[str, Any]]):
 
 
 def _no_constant(text: str) -> None:
-    raise Misfit(f"{text} is no JSON")
+    raise Misfit(f"{text} is not JSON")
 
 
 _DECODER = json.JSONDecoder(
@@ -111,7 +111,7 @@ def is_number(value: Any) -> bool:
 
 
 def rule_of(kind: pa.DataType) -> Convert:
-    """What a type takes of the values that `document` gives. It raises Misfit."""
+    """What a type accepts of the values that `document` returns. Raises Misfit."""
     return _of_type(kind)
 
 

@@ -10,30 +10,27 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.config.kafka_client import client_options
-from headwater.config.kafka_source import KafkaSource, parse_moment
+from headwater.config.sources.kafka import KafkaSourceSettings, client_options, parse_moment
 from headwater.model.errors import HeadwaterError, InputError, SourceChanged, SourceUnreachable, is_of_one_stream
 from headwater.model.marks import Mark, OffsetsMark
-from headwater.model.rejects import Reject
-from headwater.model.rows import Rows
-from headwater.model.source import Lag, Plan, StreamPlan
+from headwater.model.rows import Reject, Rows
+from headwater.model.source import Claim, Lag, Plan, StreamPlan
 from headwater.model.window import Window
-from headwater.sources.kafka.broker import Broker, Log, Partition, Topic
-from headwater.sources.kafka.planning import apart, begins, changed, ends, gaps, mark_of
+from headwater.sources.kafka.client import Broker, Log, Partition, Topic
+from headwater.sources.kafka.offsets import apart, begins, changed, ends, gaps, mark_of, since
 
 if TYPE_CHECKING:
-    from headwater.sources.json.found import Columns
-    from headwater.sources.kafka.consuming import OffsetRange, Reading
+    from headwater.sources.json.columns import Columns
+    from headwater.sources.kafka.client import OffsetRange, Reading
 
-_NO_MESSAGE = -1
 _LOOKED_AT = {"json": 500_000, "debezium": 1_000_000}
 _PEOPLE_WAIT = dt.timedelta(seconds=5)
 
 
-class ReadTopics:
+class KafkaSource:
     """Topics of one cluster. Nothing is kept open between plans but the connection."""
 
-    def __init__(self, settings: KafkaSource, folder: Path, cores: int) -> None:
+    def __init__(self, settings: KafkaSourceSettings, folder: Path, cores: int) -> None:
         self._settings, self._folder, self._cores = settings, folder, cores
         self._options = client_options(settings, folder)
         self._broker = Broker(self._options, settings.timeout.total_seconds(), settings.isolation)
@@ -43,17 +40,20 @@ class ReadTopics:
     def address(self) -> str:
         return self._broker.address
 
-    def plan(self, mark: Mark | None) -> Plan:
-        return self.plan_without(mark, frozenset())
-
-    def plan_without(self, mark: Mark | None, streams: frozenset[str]) -> Plan:
+    def plan(
+        self,
+        mark: Mark | None,
+        *,
+        claim: Claim | None = None,  # noqa: ARG002 - a look and a plan are the same here
+        skip: frozenset[str] = frozenset(),
+    ) -> Plan:
         self._planned = None
         known = self._offsets(mark)
-        topics = {name: topic for name, topic in self._topics(known).items() if name not in streams}
+        topics = {name: topic for name, topic in self._topics(known).items() if name not in skip}
         if known is None:
             begin, pinned = self._first(topics), self._settings.start != "earliest"
         else:
-            topics = dict(self._checked(known, topics, streams))
+            topics = dict(self._checked(known, topics, skip))
             begin, pinned = begins(known, topics), False
         end = ends(begin, topics, self._most)
         if end == begin and not pinned:
@@ -98,19 +98,19 @@ class ReadTopics:
 
     @property
     def _most(self) -> int | None:
-        """Columns are found by looking at every message of the window: that must end soon."""
+        """Inference reads every message of the window, so the window must be small."""
         return self._settings.max_rows or (_LOOKED_AT[self._settings.format] if self._finds_columns else None)
 
     def _with_columns(
         self, kept: OffsetsMark, start: OffsetsMark, end: OffsetsMark, refused: dict[str, HeadwaterError]
     ) -> OffsetsMark:
-        """The end of the window with the columns of its messages, where nobody wrote a schema.
+        """The end of the window with the columns of its messages, where no schema is declared.
 
         A topic whose columns are refused is named, where there are others to go on with.
         """
         if not self._finds_columns:
             return end
-        from headwater.sources.kafka.reading import ranges, reading_of  # noqa: PLC0415 - an idle poll needs no Arrow
+        from headwater.sources.kafka.rows import ranges, reading_of
 
         window = Window(kept.join(start), end)
         reading, columns = reading_of(self._settings, self._options), kept.columns
@@ -127,10 +127,10 @@ class ReadTopics:
         self, known: Mapping[str, Columns], wanted: Sequence[OffsetRange], reading: Reading
     ) -> Mapping[str, Columns]:
         if self._settings.format == "debezium":
-            from headwater.sources.debezium.kafka import columns_after as of_events  # noqa: PLC0415 - as above
+            from headwater.sources.kafka.debezium import columns_after as of_events
 
             return of_events(known, wanted, reading, self._settings)
-        from headwater.sources.kafka.found_columns import columns_after  # noqa: PLC0415 - as above
+        from headwater.sources.kafka.decoder import columns_after
 
         return columns_after(known, wanted, reading, set(self._settings.metadata_columns.values()))
 
@@ -143,19 +143,19 @@ class ReadTopics:
 
     @contextmanager
     def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:
-        from headwater.sources.kafka.reading import replay_rows  # noqa: PLC0415 - an idle poll needs no Arrow
+        from headwater.sources.kafka.rows import replay_rows
 
         known = self._offsets(mark)
         yield replay_rows(self._settings, self._folder, rejects, known.columns if known else {})
 
     def _rows(self, window: Window) -> Sequence[Rows]:
-        from headwater.sources.kafka.reading import window_rows  # noqa: PLC0415 - as above
+        from headwater.sources.kafka.rows import window_rows
 
         return window_rows(self._settings, self._folder, self._cores, self._options, window)
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `earliest`, `latest`, `skip-gap`, a moment, `topic:partition=offset,…`, or JSON."""
-        from headwater.sources.kafka.position import position  # noqa: PLC0415 - only a rewind pays
+        from headwater.sources.kafka.offsets import position
 
         if text.strip() == "start":
             return None
@@ -170,19 +170,19 @@ class ReadTopics:
 
     def lag(self, mark: Mark | None) -> Sequence[Lag]:
         """Messages between the mark and the logs' ends, and the age of the oldest of them."""
-        from headwater.sources.kafka.lag import measured  # noqa: PLC0415 - a cycle does not ask
+        from headwater.sources.kafka.offsets import measure_lag
 
         brief = self._settings.model_copy(update={"timeout": min(self._settings.timeout, _PEOPLE_WAIT)})
-        asked = ReadTopics(brief, self._folder, self._cores)
+        asked = KafkaSource(brief, self._folder, self._cores)
         known = self._offsets(mark)
         topics = asked._topics(known)
         begin = begins(self._ours(known), topics) if known else asked._first(topics)
-        return measured(self._options, self._settings.isolation, topics, begin)
+        return measure_lag(self._options, self._settings.isolation, topics, begin)
 
     def acknowledge(self, mark: Mark) -> None:
         """Commit the mark to the consumer group, if the settings name one."""
         if self._settings.group and isinstance(mark, OffsetsMark):
-            from headwater.sources.kafka.group import commit  # noqa: PLC0415 - most pipelines have none
+            from headwater.sources.kafka.client import commit
 
             commit(self._options, self._settings.group, mark, self._settings.timeout.total_seconds())
 
@@ -283,16 +283,6 @@ class ReadTopics:
         if start == "earliest":
             return {place: log.first for place, log in logs.items()}
         return since(self._broker, logs, parse_moment(start))
-
-
-def since(broker: Broker, logs: Mapping[Partition, Log], moment: dt.datetime) -> dict[Partition, int]:
-    """The first offsets not before the moment; where nothing is that young, the log's end."""
-    if moment > dt.datetime.now(dt.UTC):
-        raise InputError(
-            f"{moment.isoformat()} lies in the future", hint="write a moment that has been, earliest or latest"
-        )
-    found = broker.offsets_since(logs, round(moment.timestamp() * 1000))
-    return {place: log.end if found[place] == _NO_MESSAGE else found[place] for place, log in logs.items()}
 
 
 def _explicit(

@@ -1,1 +1,1 @@
-"""Changes straight from PostgreSQL's log: a replication slot that is peeked at, and acknowledged last."""
+"""Change capture from PostgreSQL's WAL: a replication slot that is peeked, and acknowledged last."""

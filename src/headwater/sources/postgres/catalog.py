@@ -1,24 +1,63 @@
-"""The tables of a pipeline as PostgreSQL's catalog has them now. What they looked like earlier it does not know."""
+"""Tables and columns as PostgreSQL's catalog and WAL describe them, and the types that they are read as.
+
+The catalog knows no earlier shape; the WAL shows a table's layout right before its changes.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from headwater.config.postgres_source import PostgresSource
+from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import UnknownName
-from headwater.model.lsn_mark import TableSeen
-from headwater.sources.postgres.log.layout import Layout, LoggedColumn
-from headwater.sources.sql.names import did_you_mean, is_pattern, matching, split_name
-from headwater.sources.sql.postgres_session import PostgresSession
+from headwater.model.lsn_mark import TableState
+from headwater.model.rows import POSITION, SOURCE_TIME, change_fields
+from headwater.model.types import arrow_type
+from headwater.pg.catalog import read_relations
+from headwater.pg.connection import PostgresSession, translated
+from headwater.pg.names import ListedRelation, did_you_mean, is_pattern, matching, split_name
+from headwater.pg.types import column_type
 
-_OWN_SCHEMAS = "n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%%'"
-_TABLES = f"""
-SELECT c.oid::bigint, n.nspname, c.relname, c.relreplident::text, c.relispartition
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND {_OWN_SCHEMAS} AND n.nspname NOT LIKE 'pg\\_temp\\_%%' ORDER BY 2, 3"""  # noqa: S608
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Identity = Literal["d", "n", "f", "i"]
+"""Replica identity: d the primary key, n nothing, f the full row, i an index."""
+
+
+@dataclass(frozen=True)
+class WalColumn:
+    """One column of a Relation message."""
+
+    name: str
+    type: int  # oid; a domain's own
+    modifier: int
+    in_identity: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a Relation message says. It holds for the messages behind it, also in mid-transaction."""
+
+    oid: int
+    schema: str
+    name: str
+    identity: Identity
+    columns: tuple[WalColumn, ...]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A committed transaction of a peek."""
+
+    lsn: int  # of the commit record: Begin's final_lsn
+    end: int  # behind it: where the slot may be moved to
+    transaction: int
+    time: int  # µs since 1970
+
+
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname, a.attnum::int, a.atttypid::bigint, a.atttypmod, a.attgenerated::text,
     a.atthasdef OR a.atthasmissing OR a.attidentity <> '',
@@ -28,8 +67,8 @@ FROM pg_attribute a
 LEFT JOIN pg_index k ON k.indrelid = a.attrelid AND k.indisprimary
 LEFT JOIN pg_index r ON r.indrelid = a.attrelid AND r.indisreplident
 WHERE a.attrelid = ANY(%s::bigint[]::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum"""
-# A partition that was made as one has a row of inheritance as old as itself, and holds nothing that its making put in.
-_CAME_WITH_ROWS = """
+# A partition that was created as one has an inheritance row as old as itself, and began empty.
+_ATTACHED_WITH_ROWS = """
 SELECT i.inhrelid::bigint FROM pg_inherits i
 JOIN pg_attribute a ON a.attrelid = i.inhrelid AND a.attname = 'ctid'
 WHERE i.inhrelid = ANY(%s::bigint[]::oid[]) AND i.xmin <> a.xmin"""
@@ -43,6 +82,8 @@ SELECT f.root::bigint, c.oid::bigint, n.nspname, c.relname,
     pg_table_size(c.oid)::bigint
 FROM family f JOIN pg_class c ON c.oid = f.oid AND c.relkind = 'r' JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY 1, 2"""
+
+Relations = Mapping[int, ListedRelation]
 
 
 @dataclass(frozen=True)
@@ -77,17 +118,21 @@ class CatalogTable:
 
 
 @dataclass(frozen=True)
-class Found:
+class SelectedTables:
     """The tables that settings name."""
 
     tables: Mapping[str, CatalogTable]
     warnings: tuple[str, ...] = ()
 
 
-def tables_of(session: PostgresSession, settings: PostgresSource, seen: Mapping[str, TableSeen]) -> Found:
+def tables_of(
+    session: PostgresSession, settings: PostgresSourceSettings, seen: Mapping[str, TableState]
+) -> SelectedTables:
     """A table that was seen keeps its stream, whatever it is called now. Raises UnknownName."""
-    every = {row[0]: row for row in session.fetch(_TABLES, [])}
-    streams, warnings = _streams(session.address, settings, every, seen)
+    with translated(session.address):
+        listed = read_relations(session.connection)
+    relations = {relation.oid: relation for relation in listed if not relation.schema.startswith("pg_temp_")}
+    streams, warnings = _streams(session.address, settings, relations, seen)
     oids = list(streams)
     columns: dict[int, list[tuple[Any, ...]]] = {oid: [] for oid in oids}
     for oid, *row in session.fetch(_COLUMNS, [oids]):
@@ -95,60 +140,64 @@ def tables_of(session: PostgresSession, settings: PostgresSource, seen: Mapping[
     leaves: dict[int, list[Leaf]] = {oid: [] for oid in oids}
     for oid, *row in session.fetch(_LEAVES, [oids]):
         leaves[oid].append(Leaf(*row))
-    made = {streams[oid]: _table(streams[oid], every[oid], columns[oid], tuple(leaves[oid])) for oid in oids}
-    return Found(dict(sorted(made.items())), tuple(warnings))
+    tables = {
+        stream: _table(stream, relations[oid], columns[oid], tuple(leaves[oid])) for oid, stream in streams.items()
+    }
+    return SelectedTables(dict(sorted(tables.items())), tuple(warnings))
 
 
-def came_with_rows(session: PostgresSession, leaves: Sequence[int]) -> list[int]:
-    """Those of the partitions that were tables of their own before: the log does not tell of the rows they brought."""
-    return [oid for (oid,) in session.fetch(_CAME_WITH_ROWS, [list(leaves)])] if leaves else []
+def attached_with_rows(session: PostgresSession, leaves: Sequence[int]) -> list[int]:
+    """The partitions that were tables before: the WAL does not show the rows that they brought."""
+    return [oid for (oid,) in session.fetch(_ATTACHED_WITH_ROWS, [list(leaves)])] if leaves else []
 
 
 def _streams(
-    address: str, settings: PostgresSource, every: Mapping[int, tuple[Any, ...]], seen: Mapping[str, TableSeen]
+    address: str, settings: PostgresSourceSettings, relations: Relations, seen: Mapping[str, TableState]
 ) -> tuple[dict[int, str], list[str]]:
     """Table's oid → stream."""
-    by_name = {(schema, name): oid for oid, schema, name, *_ in every.values()}
-    whole = [(schema, name) for _, schema, name, _, partition in every.values() if not partition]
-    seen_as = {table.oid: stream for stream, table in seen.items() if table.oid in every}
-    found: dict[int, str] = {}
+    by_name = {(relation.schema, relation.name): oid for oid, relation in relations.items()}
+    whole = [name for name, oid in by_name.items() if not relations[oid].is_partition]
+    streams_seen = {table.oid: stream for stream, table in seen.items() if table.oid in relations}
+    streams: dict[int, str] = {}
     warnings = []
     for written in settings.tables:
         if is_pattern(written):
             names = [name for name in matching(written, whole, "public") if not _excluded(settings, name)]
-            found |= {by_name[name]: seen_as.get(by_name[name], ".".join(name)) for name in names}
+            streams |= {by_name[name]: streams_seen.get(by_name[name], ".".join(name)) for name in names}
             continue
         parts = split_name(written)
         oid = by_name.get(("public", *parts)[-2:])  # type: ignore[arg-type]
-        if oid is None and written in seen and seen[written].oid in every:
+        if oid is None and written in seen and seen[written].oid in relations:
             oid = seen[written].oid
-            warnings.append(f"{written} is called {every[oid][1]}.{every[oid][2]} now; its stream goes on as {written}")
+            warnings.append(f"{written} is now called {relations[oid].full_name}; its stream stays {written}")
         if oid is None and written in seen:
-            warnings.append(f"{written} is no more; what has landed of it stays")
+            warnings.append(f"{written} no longer exists; its landed rows stay")
             continue
         if oid is None:
             known = [".".join(name) for name in whole]
-            raise UnknownName(f"{address}: there is no table {written}", hint=did_you_mean(written, known))
-        found[oid] = written
-    return found, warnings
+            raise UnknownName(f"{address}: table {written} does not exist", hint=did_you_mean(written, known))
+        streams[oid] = written
+    return streams, warnings
 
 
-def _excluded(settings: PostgresSource, name: tuple[str, str]) -> bool:
+def _excluded(settings: PostgresSourceSettings, name: tuple[str, str]) -> bool:
     shown = ".".join(name)
     return any(fnmatch.fnmatchcase(shown, pattern) for pattern in settings.exclude)
 
 
-def _table(stream: str, row: tuple[Any, ...], columns: list[tuple[Any, ...]], leaves: tuple[Leaf, ...]) -> CatalogTable:
-    oid, schema, name, identity, _ = row
+def _table(
+    stream: str, relation: ListedRelation, columns: list[tuple[Any, ...]], leaves: tuple[Leaf, ...]
+) -> CatalogTable:
+    oid, identity = relation.oid, relation.identity
     by_index = {"i": 7}.get(identity, 6)  # which of the two indexes names the rows
     keyed = sorted((column[by_index], column[0]) for column in columns if column[by_index] is not None)
     key = tuple(name for _, name in keyed)
-    logged = [
-        LoggedColumn(name, kind, modifier, identity == "f" or name in key) for name, _, kind, modifier, *_ in columns
+    layout_columns = [
+        WalColumn(name, kind, modifier, identity == "f" or name in key) for name, _, kind, modifier, *_ in columns
     ]
     return CatalogTable(
         stream,
-        Layout(oid, schema, name, identity, tuple(logged)),
+        Layout(oid, relation.schema, relation.name, cast("Identity", identity), tuple(layout_columns)),
         () if identity == "n" else key,
         {column[0]: column[1] for column in columns},
         frozenset(column[0] for column in columns if column[5]),
@@ -156,3 +205,74 @@ def _table(stream: str, row: tuple[Any, ...], columns: list[tuple[Any, ...]], le
         leaves,
         leaves != () and (len(leaves) > 1 or leaves[0].oid != oid),
     )
+
+
+_TEXT = "string"
+_FIRST_OF_OTHERS = 10_000  # types below it are PostgreSQL's own, and none of them is a domain
+# A domain's modifier stands with the last of the domains that it is made of. A type that is gone has no row.
+_TYPES = """
+WITH RECURSIVE base(oid, modifier, at, held) AS (
+    SELECT oid, modifier, oid, modifier FROM unnest(%s::bigint[]::oid[], %s::int[]) AS asked(oid, modifier)
+    UNION ALL SELECT b.oid, b.modifier, t.typbasetype, t.typtypmod
+        FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.at AND t.typtype = 'd')
+SELECT b.oid::bigint, b.modifier, b.at::bigint, b.held, pg_catalog.format_type(b.oid, b.modifier)
+FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.at AND t.typtype <> 'd'"""
+
+_Type = tuple[int, int]  # oid and modifier
+
+
+class Kinds:
+    """Types are read from the catalog once; an unknown type is read again, it may be new."""
+
+    def __init__(self, session: PostgresSession) -> None:
+        self._session = session
+        self._bases: dict[_Type, _Type] = {}
+        self._names: dict[_Type, str] = {}
+
+    def of(self, layout: Layout, as_text: Collection[str]) -> tuple[str, ...]:
+        """A kind of `model/types.py` per column: a domain counts as what it is made of, all else is text."""
+        others = [column for column in layout.columns if column.type >= _FIRST_OF_OTHERS and column.name not in as_text]
+        self._learn(others)
+        return tuple(_TEXT if column.name in as_text else self._kind(column) for column in layout.columns)
+
+    def declared(self, layout: Layout) -> tuple[str, ...]:
+        """The server's own names of the types, for messages."""
+        self._learn(layout.columns)
+        return tuple(self._names.get(_type(column), f"type {column.type}") for column in layout.columns)
+
+    def _kind(self, column: WalColumn) -> str:
+        return column_type(*self._bases.get(_type(column), _type(column))) or _TEXT
+
+    def _learn(self, columns: Collection[WalColumn]) -> None:
+        unknown = sorted({_type(column) for column in columns} - self._bases.keys())
+        if not unknown:
+            return
+        asked = [[oid for oid, _ in unknown], [modifier for _, modifier in unknown]]
+        for oid, modifier, base, held, name in self._session.fetch(_TYPES, asked):
+            self._bases[oid, modifier] = (base, held)
+            self._names[oid, modifier] = name
+
+
+def _type(column: WalColumn) -> _Type:
+    return column.type, column.modifier
+
+
+ROW = "_row"
+"""Tells rows of one position apart: of a copy's, where each stood; of a changed key, 1 is the former key's delete. Else 0."""
+EVENT_KEY = (POSITION, ROW)
+ARRIVAL = SOURCE_TIME
+
+
+def change_schema(columns: Iterable[pa.Field]) -> pa.Schema:
+    """The table's columns, all nullable since a delete has only its key and a truncate nothing; then what happened."""
+    import pyarrow as pa
+
+    table = [column.with_nullable(True) for column in columns]  # noqa: FBT003 - Arrow's own signature
+    return pa.schema([*table, *change_fields(), pa.field(ROW, pa.int64(), nullable=False)])
+
+
+def stream_schema(seen: TableState) -> pa.Schema:
+    """Of the changes of one table."""
+    import pyarrow as pa
+
+    return change_schema(pa.field(name, arrow_type(kind)) for name, kind in seen.columns.items())

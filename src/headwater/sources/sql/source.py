@@ -1,7 +1,7 @@
-"""The `sql` source: what lies after a mark, and how it is read.
+"""The `sql` source: plans and reads windows of one or several streams.
 
-Three ways to work out windows (`by_snapshot`, `by_edge`, `by_value`), each for one stream; here they are put
-together: one view for all streams of a plan, one mark for one or several streams.
+A strategy (`windows/`) plans the window of one stream. Here they meet: one view for all streams of a plan, one mark
+for one or several streams.
 """
 
 from __future__ import annotations
@@ -12,32 +12,35 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headwater.config.sql_source import SqlSource
-from headwater.model.comparing import Again, Meeting
+from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import HeadwaterError, SourceChanged, UnknownName, is_of_one_stream
 from headwater.model.marks import ColumnMark, Mark, StreamsMark
-from headwater.model.rejects import Reject
-from headwater.model.rows import Rows, Split
-from headwater.model.source import Plan, StreamPlan
+from headwater.model.rows import Reject, Rows
+from headwater.model.source import Claim, ComparisonPoint, CurrentRows, Plan, StreamPlan
 from headwater.model.window import Window
-from headwater.sources.sql.by_edge import place_by_edge, plan_by_edge, splits_by_edge
-from headwater.sources.sql.by_value import place_by_value, plan_by_value, splits_by_value
-from headwater.sources.sql.position import marks_at
-from headwater.sources.sql.relation import Relation
-from headwater.sources.sql.start import first_value
-from headwater.sources.sql.view import Database, Limits, NumbersTransactions, Outcome, ReadBySpark, Stream, View
+from headwater.sources.sql.database import (
+    DEFAULT_TUNING,
+    AssignsTransactionIds,
+    Database,
+    Limits,
+    Outcome,
+    Relation,
+    Stream,
+    Tuning,
+    View,
+)
+from headwater.sources.sql.windows.late_rows import strategy_of, strategy_of_mark
+from headwater.sources.sql.windows.watermark import rewound_marks, start_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
 
-_BY_SNAPSHOT = ("bounded", "scan")  # the ways that need PostgreSQL's transaction numbers
-
 
 @dataclass(frozen=True)
-class _Planned:
-    """A window that was just planned, with the view it was planned in."""
+class _OpenWindow:
+    """A window with the view that it is read in."""
 
     window: Window
     relations: Mapping[str, Relation]
@@ -45,70 +48,77 @@ class _Planned:
     rows: Mapping[str, int | None]
 
 
-class PolledSql:
+class SqlSource:
     """Tables or a query of one database. The view of a plan stays open until its window has been read."""
 
-    def __init__(self, settings: SqlSource, database: Database, cores: int) -> None:
-        self._settings, self._database = settings, database
+    def __init__(
+        self, settings: SqlSourceSettings, database: Database, cores: int, tuning: Tuning = DEFAULT_TUNING
+    ) -> None:
+        self._settings, self._database, self._tuning = settings, database, tuning
         self._limits = Limits(settings.max_rows, settings.splits, cores)
-        self._planned: _Planned | None = None
-        self._warned: frozenset[str] = frozenset()
+        self._open: _OpenWindow | None = None
+        self._last_warnings: frozenset[str] = frozenset()
 
     @property
     def address(self) -> str:
         return self._database.address
 
-    def plan(self, mark: Mark | None) -> Plan:
-        return self.plan_without(mark, frozenset())
-
-    def plan_without(self, mark: Mark | None, streams: frozenset[str]) -> Plan:
+    def plan(
+        self,
+        mark: Mark | None,
+        *,
+        claim: Claim | None = None,  # noqa: ARG002 - a plan claims nothing here
+        skip: frozenset[str] = frozenset(),
+    ) -> Plan:
         self._end_view()
         marks = self._by_stream(mark)
         if self._database.unchanged(marks):
             return Plan(None)
         try:
-            plan = self._looked(mark, marks, streams)
+            plan = self._plan_streams(mark, marks, skip)
         except BaseException:
             self._end_view()
             raise
         if plan.window is None:
-            if not plan.refused and not streams:  # else something may be there all the same
-                self._database.found_nothing(marks)
+            if not plan.refused and not skip:  # else there may be new rows all the same
+                self._database.remember_no_news(marks)
             self._end_view()
-        self._database.planned()
+        self._database.plan_done()
         return plan
 
     def apart(self, window: Window, streams: frozenset[str]) -> tuple[Window, Window] | None:
         if self._settings.tables is None:
             return None
         starts, ends = self._by_stream(window.start), self._by_stream(window.end)
-        mine, here = ({name: each[name] for name in each if name in streams} for each in (starts, ends))
+        apart_starts, apart_ends = (
+            {name: marks[name] for name in marks if name in streams} for marks in (starts, ends)
+        )
         others = {name: end for name, end in ends.items() if name not in streams}
-        # Not None, where nothing was read yet: `start` has had its say.
-        part = Window(StreamsMark(mine), StreamsMark(here))
-        return part, Window(window.start, StreamsMark({**others, **mine}))
+        # Its start is not None where no row was read yet: `start:` has been applied.
+        apart = Window(StreamsMark(apart_starts), StreamsMark(apart_ends))
+        return apart, Window(window.start, StreamsMark({**others, **apart_starts}))
 
-    def _looked(self, mark: Mark | None, marks: Mapping[str, ColumnMark], without: frozenset[str]) -> Plan:
+    def _plan_streams(self, mark: Mark | None, marks: Mapping[str, ColumnMark], skip: frozenset[str]) -> Plan:
         refused: dict[str, HeadwaterError] = {}
         relations = [
             relation
             for relation in self._relations({})
-            if relation.stream not in without
-            and self._noting(refused, relation, partial(self._checked, relation, marks.get(relation.stream)))
+            if relation.stream not in skip
+            and self._isolate(refused, relation, partial(self._checked, relation, marks.get(relation.stream)))
             is not None
         ]
-        view = self._database.look(relations, marks)
-        found = {
-            relation.stream: self._noting(refused, relation, partial(self._outcome, relation, mark, marks, view))
+        view = self._database.view(relations, marks)
+        outcomes = {
+            relation.stream: outcome
             for relation in relations
+            if (outcome := self._isolate(refused, relation, partial(self._outcome, relation, mark, marks, view)))
         }
-        outcomes = {stream: outcome for stream, outcome in found.items() if outcome is not None}
         warnings = self._new_warnings(outcomes.values())
         ends = {stream: outcome.end for stream, outcome in outcomes.items() if outcome.end is not None}
         if not ends:
             return Plan(None, warnings=warnings, refused=refused)
-        window = Window(mark, self._together({**marks, **ends}))
-        self._planned = _Planned(
+        window = Window(mark, self._joined({**marks, **ends}))
+        self._open = _OpenWindow(
             window,
             {relation.stream: relation for relation in relations},
             view,
@@ -120,8 +130,8 @@ class PolledSql:
         )
         return Plan(window, streams, any(outcome.more for outcome in outcomes.values()), warnings, refused)
 
-    def _noting(self, refused: dict[str, HeadwaterError], relation: Relation, work: Callable[[], T]) -> T | None:
-        """None where one of several tables has an error of its own."""
+    def _isolate(self, refused: dict[str, HeadwaterError], relation: Relation, work: Callable[[], T]) -> T | None:
+        """None where an error concerns only one of several tables."""
         try:
             return work()
         except HeadwaterError as error:
@@ -133,17 +143,17 @@ class PolledSql:
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
         try:
-            planned = self._planned if self._planned and self._planned.window == window else self._recovered(window)
-            rows = self._rows(planned)
-            self._database.planned()
+            is_open = self._open is not None and self._open.window == window
+            rows = self._rows(self._open if self._open and is_open else self._reopened(window))
+            self._database.plan_done()
             yield rows
         finally:
             self._end_view()
 
     @contextmanager
     def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:  # noqa: ARG002 - a promise
-        """By their keys, in one view; see `replaying` for which of them are found."""
-        from headwater.sources.sql.replaying import replayed_rows  # noqa: PLC0415 - an idle poll needs no Arrow
+        """By their keys, in one view; `replay.py` says which of them are found."""
+        from headwater.sources.sql.replay import replayed_rows
 
         self._end_view()
         try:
@@ -151,44 +161,43 @@ class PolledSql:
             missing = sorted({reject.stream for reject in rejects} - set(relations))
             if missing:
                 raise UnknownName(
-                    f"{self.address}: there are rejects of {', '.join(missing)}, which this pipeline does not read",
-                    hint="write the table into the source's settings again, or choose other rejects",
+                    f"{self.address}: this pipeline does not read {', '.join(missing)}, of which rejects are to be replayed",
+                    hint="add the table to the source's settings, or choose other rejects",
                 )
-            view = self._database.look_again({})
-            found = [
-                replayed_rows(relation, view, some)
+            view = self._database.view_again({})
+            replayed = [
+                replayed_rows(relation, view, stream_rejects)
                 for stream, relation in relations.items()
-                if (some := [reject for reject in rejects if reject.stream == stream])
+                if (stream_rejects := [reject for reject in rejects if reject.stream == stream])
             ]
-            yield [rows for rows in found if rows is not None]
+            yield [rows for rows in replayed if rows is not None]
         finally:
             self._end_view()
 
     @contextmanager
-    def meet(self) -> Iterator[Meeting]:
-        """Anywhere: a mark says which rows it has done, in any view."""
-        from headwater.sources.sql.comparing import PolledMeeting, check_start  # noqa: PLC0415 - a cycle compares nothing
+    def meet(self) -> Iterator[ComparisonPoint]:
+        """At any mark: it divides the rows of any view."""
+        from headwater.sources.sql.verify import PolledComparisonPoint, check_start
 
         check_start(self._settings)
         self._end_view()
         try:
             database = self._database
-            yield PolledMeeting(
-                self._settings, self._limits, self._by_stream, self._look_at, database.planned, database.shares_views
+            yield PolledComparisonPoint(
+                self._settings, self._limits, self._by_stream, self._view_at, database.plan_done, database.shares_views
             )
         finally:
             self._end_view()
 
     @contextmanager
-    def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[Again]]:
-        """By their keys, in one view; see `reading_again`."""
-        from headwater.sources.sql.comparing import PolledStream  # noqa: PLC0415 - as above
-        from headwater.sources.sql.reading_again import read_again  # noqa: PLC0415
+    def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
+        """By their keys, in one view."""
+        from headwater.sources.sql.verify import PolledStream, read_again
 
         self._end_view()
         try:
-            relations, marks, view = self._look_at(mark)
-            found = [
+            relations, marks, view = self._view_at(mark)
+            rows = [
                 read_again(
                     PolledStream(relation, self._settings, self._limits, marks[relation.stream], view, one_view=True),
                     keys[relation.stream],
@@ -196,16 +205,16 @@ class PolledSql:
                 for relation in relations
                 if relation.stream in keys and relation.stream in marks
             ]
-            self._database.planned()
-            yield found
+            self._database.plan_done()
+            yield rows
         finally:
             self._end_view()
 
-    def _look_at(self, mark: Mark) -> tuple[Sequence[Relation], Mapping[str, ColumnMark], View]:
-        """What is read of the database with a mark that was reached before."""
+    def _view_at(self, mark: Mark) -> tuple[Sequence[Relation], Mapping[str, ColumnMark], View]:
+        """The streams, their marks and a view, for a mark that was reached before."""
         marks = self._by_stream(mark)
         relations = self._relations(marks)
-        return relations, marks, self._database.look_again(marks)
+        return relations, marks, self._database.view_again(marks)
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `latest`, a value, or `stream=value[,stream=value]`."""
@@ -214,105 +223,76 @@ class PolledSql:
         marks = self._by_stream(mark)
         relations = self._relations({})
         if text.strip() == "latest":
-            view = self._database.look(relations, {})
-            placed = {relation.stream: self._place(relation, view) for relation in relations}
+            view = self._database.view(relations, {})
+            latest = {relation.stream: self._latest(relation, view) for relation in relations}
             self._end_view()
-            return self._together(placed)
-        if isinstance(self._database, NumbersTransactions):
-            numbered = self._database
+            return self._joined(latest)
+        if isinstance(self._database, AssignsTransactionIds):
+            has_valid_ids = self._database.has_valid_ids
             marks = {
-                stream: each if numbered.knows(each) else replace(each, snapshot=None) for stream, each in marks.items()
+                stream: known if has_valid_ids(known) else replace(known, snapshot=None)
+                for stream, known in marks.items()
             }
-        return self._together(marks_at(text, relations, marks, one=self._settings.tables is None))
+        return self._joined(rewound_marks(text, relations, marks, single=self._settings.tables is None))
 
     def close(self) -> None:
-        self._planned = None
+        self._open = None
         self._database.close()
 
     def _outcome(self, relation: Relation, mark: Mark | None, marks: Mapping[str, ColumnMark], view: View) -> Outcome:
         if mark is None and self._settings.start == "latest":
-            return Outcome(self._place(relation, view), 0, why=relation.why, warnings=relation.warnings)
-        stream = Stream(relation, self._settings, marks.get(relation.stream), self._limits)
-        if relation.late in _BY_SNAPSHOT:
-            from headwater.sources.sql.by_snapshot import plan_by_snapshot  # noqa: PLC0415 - PostgreSQL alone pays
-            from headwater.sources.sql.postgres import PostgresView  # noqa: PLC0415 - as above
+            return Outcome(self._latest(relation, view), 0, why=relation.why, warnings=relation.warnings)
+        return strategy_of(relation).plan(self._stream(relation, marks.get(relation.stream)), view)
 
-            if isinstance(view, PostgresView) and view.poll:
-                return plan_by_snapshot(stream, view, view.poll)
-        return plan_by_value(stream, view) if relation.late == "off" else plan_by_edge(stream, view)
+    def _latest(self, relation: Relation, view: View) -> ColumnMark:
+        return strategy_of(relation).place(self._stream(relation, None), view)
 
-    def _place(self, relation: Relation, view: View) -> ColumnMark:
-        if relation.late in _BY_SNAPSHOT:
-            from headwater.sources.sql.by_snapshot import place_by_snapshot  # noqa: PLC0415 - as above
-            from headwater.sources.sql.postgres import PostgresView  # noqa: PLC0415 - as above
+    def _stream(self, relation: Relation, start: ColumnMark | None) -> Stream:
+        return Stream(relation, self._settings, start, self._limits, self._tuning)
 
-            if isinstance(view, PostgresView) and view.poll:
-                return place_by_snapshot(relation, view, view.poll)
-        if relation.late == "off":
-            return place_by_value(relation, view)
-        return place_by_edge(Stream(relation, self._settings, None, self._limits), view)
-
-    def _rows(self, planned: _Planned) -> list[Rows]:
-        from headwater.sources.split_rows import ArrowRows  # noqa: PLC0415 - an idle poll needs no Arrow
-
-        window = planned.window
-        found: list[Rows] = []
+    def _rows(self, opened: _OpenWindow) -> list[Rows]:
+        window, view = opened.window, opened.view
         if window.start is None and self._settings.start == "latest":
             return []
+        rows: list[Rows] = []
         starts, ends = self._by_stream(window.start), self._by_stream(window.end)
-        for stream, end in ends.items():
-            if starts.get(stream) == end:
+        for name, end in ends.items():
+            if starts.get(name) == end:
                 continue
-            relation = planned.relations[stream]
-            work = Stream(relation, self._settings, starts.get(stream), self._limits)
-            splits = self._splits(work, end, planned.view, planned.rows.get(stream))
-            if splits and isinstance(planned.view, ReadBySpark):
-                found.append(planned.view.rows_of(relation, splits))
-            elif splits:
-                order = (relation.subject.cursor,)
-                found.append(ArrowRows(stream, relation.schema, relation.key, order, splits))
-        return found
+            relation = opened.relations[name]
+            stream = self._stream(relation, starts.get(name))
+            splits = strategy_of_mark(end).splits(stream, end, view, opened.rows.get(name))
+            if splits:
+                rows.append(view.rows_of(relation, splits))
+        return rows
 
-    def _splits(self, stream: Stream, end: ColumnMark, view: View, rows: int | None) -> tuple[Split, ...]:
-        """By the way that the end mark was made, whatever the settings would choose today (G5)."""
-        if end.snapshot is not None:
-            from headwater.sources.sql.by_snapshot import splits_by_snapshot  # noqa: PLC0415 - as above
-            from headwater.sources.sql.postgres import PostgresView  # noqa: PLC0415 - as above
-
-            if isinstance(view, PostgresView):
-                return splits_by_snapshot(stream, end, view, rows)
-        if end.edge is not None:
-            return splits_by_edge(stream, end, view, rows)
-        return splits_by_value(stream, end, view, rows)
-
-    def _recovered(self, window: Window) -> _Planned:
-        """The view for a window that was planned earlier: the marks alone say what belongs to it."""
+    def _reopened(self, window: Window) -> _OpenWindow:
+        """A window that was planned earlier, perhaps by another process: its marks alone decide what belongs to it."""
         self._end_view()
         starts, ends = self._by_stream(window.start), self._by_stream(window.end)
         relations = {relation.stream: relation for relation in self._relations(ends)}
         missing = [stream for stream, end in ends.items() if stream not in relations and end != starts.get(stream)]
         if missing:
             raise SourceChanged(
-                f"{self.address}: {', '.join(missing)} belongs to a window that was begun, and is no longer there (G9)",
-                hint="bring the table back, or rewind the pipeline to give up the window",
+                f"{self.address}: {', '.join(missing)} belongs to an unfinished window and is no longer there (G9)",
+                hint="restore the table, or rewind the pipeline to drop the window",
             )
-        view = self._database.look_again(ends)
-        return _Planned(window, relations, view, {})
+        return _OpenWindow(window, relations, self._database.view_again(ends), {})
 
     def _relations(self, marks: Mapping[str, ColumnMark]) -> list[Relation]:
         relations = self._database.relations()
         for relation in relations:
-            first_value(relation, self._settings)  # G12: refused before anything runs
+            start_value(relation, self._settings)  # G12: refused before anything runs
             self._checked(relation, marks.get(relation.stream))
         return relations
 
     def _checked(self, relation: Relation, mark: ColumnMark | None) -> Relation:
         subject = relation.subject
-        if mark is not None and (mark.column, mark.type) != (subject.cursor, subject.kind):
+        if mark is not None and (mark.column, mark.type) != (subject.cursor, subject.cursor_type):
             raise SourceChanged(
                 f"{relation.stream}: the mark is on {mark.column} ({mark.type.value}), the cursor is now "
-                f"{subject.cursor} ({subject.kind.value})",
-                hint="write the former cursor, or rewind the pipeline: --to start, --to latest, or --to a value of the new cursor",
+                f"{subject.cursor} ({subject.cursor_type.value})",
+                hint="restore the former cursor, or rewind the pipeline: --to start, --to latest, or --to a value of the new cursor",
             )
         return relation
 
@@ -320,11 +300,11 @@ class PolledSql:
         if mark is None:
             return {}
         several = self._settings.tables is not None
-        found = dict(mark.streams) if isinstance(mark, StreamsMark) else {self._only_stream: mark}
-        columns = {stream: each for stream, each in found.items() if isinstance(each, ColumnMark)}
-        if several is not isinstance(mark, StreamsMark) or len(columns) != len(found):
+        stored = dict(mark.streams) if isinstance(mark, StreamsMark) else {self._only_stream: mark}
+        columns = {stream: known for stream, known in stored.items() if isinstance(known, ColumnMark)}
+        if several is not isinstance(mark, StreamsMark) or len(columns) != len(stored):
             raise SourceChanged(
-                f"{self.address}: the stored mark ({mark}) is not one of a pipeline with "
+                f"{self.address}: the stored mark ({mark}) does not fit a pipeline with "
                 f"{'several tables' if several else 'one table or query'}",
                 hint="restore the former source settings, or rewind the pipeline: --to start or --to latest",
             )
@@ -334,16 +314,16 @@ class PolledSql:
     def _only_stream(self) -> str:
         return self._settings.table or "query"
 
-    def _together(self, marks: Mapping[str, ColumnMark]) -> Mark:
+    def _joined(self, marks: Mapping[str, ColumnMark]) -> Mark:
         return StreamsMark(dict(marks)) if self._settings.tables is not None else marks[self._only_stream]
 
     def _new_warnings(self, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-        """Each once as long as it holds: a poll every few seconds would bury the log otherwise."""
-        found = list(dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings))
-        new = tuple(warning for warning in found if warning not in self._warned)
-        self._warned = frozenset(found)
+        """Each once as long as it holds: a poll every few seconds would flood the log otherwise."""
+        warnings = list(dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings))
+        new = tuple(warning for warning in warnings if warning not in self._last_warnings)
+        self._last_warnings = frozenset(warnings)
         return new
 
     def _end_view(self) -> None:
-        self._planned = None
+        self._open = None
         self._database.end_view()

@@ -1,14 +1,4 @@
-"""The SQL text of the `sql` source, as pure functions.
-
-Identifiers and limits are written by sqlglot for each dialect, values are quoted by it. `where:` and `query:`
-are the user's own SQL and go in as they are, each on lines of its own so that a trailing comment ends there.
-
-A mark divides rows into those that are done and those that are not; a window is what is done by its end and
-was not done by its start. So each row falls into exactly one window (G5, G6), whoever asks and when:
-
-    done(mark)  =  cursor <= value  and  (cursor <= low  or  transaction seen)
-    window      =  done(end)  and not  done(start)
-"""
+"""The SQL text of the `sql` source, as pure functions."""
 
 from __future__ import annotations
 
@@ -18,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headwater.model.cursor import CursorValue
-from headwater.sources.sql import jdbc_sql
-from headwater.sources.sql.cursor_sql import (
+from headwater.model.types import Column, CursorValue
+from headwater.sources.sql import dialects
+from headwater.sources.sql.database import Subject, View
+from headwater.sources.sql.dialects import (
     bare,
     call,
     cast,
@@ -30,11 +21,10 @@ from headwater.sources.sql.cursor_sql import (
     literal,
     number_,
 )
-from headwater.sources.sql.relation import Column, Subject
 
 if TYPE_CHECKING:
-    from headwater.model.marks import ColumnMark, SnapshotSeen
-    from headwater.sources.sql.cursor_sql import Condition
+    from headwater.model.marks import ColumnMark, SeenTransactions
+    from headwater.sources.sql.dialects import Condition
 
 _XID_MASK = 0xFFFFFFFF
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
@@ -46,7 +36,7 @@ _NULLS_ARE_LARGE = ("postgres", "oracle")
 
 
 def read_rows(subject: Subject, columns: Sequence[Column], conditions: Sequence[Condition]) -> str:
-    """The rows of a window or of a part of it, in the columns' order."""
+    """The rows of a window or of one of its splits, in the columns' order."""
     return _text(subject, _select(subject, [_selected(subject, column) for column in columns], conditions))
 
 
@@ -71,7 +61,7 @@ def describe(subject: Subject) -> str:
 
 
 def top_value(subject: Subject, conditions: Sequence[Condition]) -> str:
-    """The greatest cursor value as text; no row when there is none. An index on the cursor answers it at once."""
+    """The greatest cursor value as text; no row when no row matches. An index on the cursor serves it."""
     return _text(subject, _ordered(subject, conditions, descending=True).limit(1))
 
 
@@ -86,26 +76,30 @@ def storage_of_one(subject: Subject, conditions: Sequence[Condition]) -> str:
 
 
 def any_rows(subject: Subject, *alternatives: Sequence[Condition]) -> str:
-    """Whether there is a row under one of several sets of conditions; each is answered on its own, by its index."""
-    found = [exp.Exists(this=_select(subject, [number_(1)], conditions)) for conditions in alternatives]
-    return exp.select(exp.alias_(exp.or_(*found), "found")).sql(dialect=subject.dialect, comments=False)
+    """Whether there is a row under one of several sets of conditions; each can use an index of its own."""
+    exists = [exp.Exists(this=_select(subject, [number_(1)], conditions)) for conditions in alternatives]
+    return exp.select(exp.alias_(exp.or_(*exists), "found")).sql(dialect=subject.dialect, comments=False)
+
+
+def count_of(view: View, subject: Subject, conditions: Sequence[Condition]) -> int:
+    return int(view.fetch(count_rows(subject, conditions))[0][0])
 
 
 def count_rows(subject: Subject, conditions: Sequence[Condition]) -> str:
     return _text(subject, _select(subject, [exp.Count(this=exp.Star(), big_int=True)], conditions))
 
 
-def quantiles(subject: Subject, conditions: Sequence[Condition], parts: int) -> str:
-    """The cursor values that cut the rows into parts of similar size, as an array of texts (PostgreSQL)."""
-    shares = ",".join(f"{number / parts:.6f}" for number in range(1, parts))
-    found = exp.WithinGroup(
+def quantiles(subject: Subject, conditions: Sequence[Condition], count: int) -> str:
+    """The cursor values that cut the rows into ranges of similar size, as an array of texts (PostgreSQL)."""
+    shares = ",".join(f"{number / count:.6f}" for number in range(1, count))
+    percentiles = exp.WithinGroup(
         this=exp.Anonymous(
             this="percentile_disc",
             expressions=[cast(exp.Literal.string("{" + shares + "}"), "double precision[]")],
         ),
         expression=exp.Order(expressions=[exp.Ordered(this=comparable(subject))]),
     )
-    return _text(subject, _select(subject, [cast(found, "text[]")], conditions))
+    return _text(subject, _select(subject, [cast(percentiles, "text[]")], conditions))
 
 
 # ── conditions ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -119,18 +113,18 @@ def snapshot_window(
     low_start: CursorValue | None,
     low_end: CursorValue | None,
     floor: CursorValue | None,
-    seen: SnapshotSeen,
+    seen: SeenTransactions,
 ) -> list[Condition]:
-    """Rows with a cursor that are done by `end` and not by `start`; without `end`, all that `seen` allows.
+    """Rows with a cursor that are done by `end` and not by `start`; without `end`, all of settled transactions.
 
-    `low_start` and `low_end`: below them nothing can come any more; None: nothing is known, so look everywhere.
+    `low_start` and `low_end`: no row can appear below them any more; None: unknown, so every row is compared.
     """
     conditions: list[Condition] = [] if floor is None else [above(subject, floor)]
     conditions.append(with_value(subject) if end is None or end.value is None else at_most(subject, end.value))
     old = exp.Not(this=exp.Paren(this=fresh(seen)))
     if low_end is None:
         conditions.append(old)
-    elif end is None or end.value is None or subject.kind.order(low_end) < subject.kind.order(end.value):
+    elif end is None or end.value is None or subject.cursor_type.order(low_end) < subject.cursor_type.order(end.value):
         conditions.append(exp.or_(at_most(subject, low_end), old))
     if start is not None and start.value is not None:
         conditions += _not_done(subject, start, start.value, low_start)
@@ -140,17 +134,17 @@ def snapshot_window(
 def not_done(
     subject: Subject, start: ColumnMark, low: CursorValue | None, floor: CursorValue | None
 ) -> list[Condition]:
-    """Rows with a cursor that `start` leaves for later, whoever wrote them."""
+    """Rows with a cursor value that are not done at `start`."""
     conditions: list[Condition] = [with_value(subject) if floor is None else above(subject, floor)]
     return conditions if start.value is None else [*conditions, *_not_done(subject, start, start.value, low)]
 
 
 def new_nulls(subject: Subject, start: ColumnMark) -> list[Condition]:
-    """Rows without a cursor value that `start` leaves for later."""
+    """Rows without a cursor value that are not done at `start`."""
     return [without_value(subject), *([] if start.snapshot is None else [fresh(start.snapshot)])]
 
 
-def snapshot_nulls(subject: Subject, start: ColumnMark | None, seen: SnapshotSeen) -> list[Condition]:
+def snapshot_nulls(subject: Subject, start: ColumnMark | None, seen: SeenTransactions) -> list[Condition]:
     """Rows without a cursor value: new are those whose transaction the start had not seen."""
     conditions: list[Condition] = [without_value(subject), exp.Not(this=exp.Paren(this=fresh(seen)))]
     if start is not None and start.snapshot is not None:
@@ -180,11 +174,11 @@ def after_value(subject: Subject, value: CursorValue) -> Condition:
     return exp.and_(*index_bound(subject, value), above(subject, value))
 
 
-def fresh(seen: SnapshotSeen) -> Condition:
-    """Rows of transactions that a poll had not seen.
+def fresh(seen: SeenTransactions) -> Condition:
+    """Rows of transactions that were not settled at a poll.
 
     `age` counts back from the server's next transaction in 32 bits and is the greatest number for frozen rows;
-    rows frozen long ago keep their old number, whose age is negative or large: old, too.
+    rows frozen long ago have their old id, whose age is negative or large: old, too.
     """
     since = call("age", _xid(seen.horizon))
     recent: Condition = exp.Between(this=call("age", exp.column("xmin")), low=exp.Literal.number(0), high=since)
@@ -195,26 +189,33 @@ def fresh(seen: SnapshotSeen) -> Condition:
     return exp.or_(recent, exp.EQ(this=exp.column("xmin"), expression=pending))
 
 
-def place_range(first_page: int, end_page: int | None) -> list[Condition]:
+def page_range(first_page: int, end_page: int | None) -> list[Condition]:
     """Rows stored in a range of pages (PostgreSQL); the last range is open-ended."""
-    place = exp.column("ctid")
-    low: Condition = exp.GTE(this=place, expression=cast(exp.Literal.string(f"({first_page},0)"), "tid"))
+    page = exp.column("ctid")
+    low: Condition = exp.GTE(this=page, expression=cast(exp.Literal.string(f"({first_page},0)"), "tid"))
     if end_page is None:
         return [low]
-    return [low, exp.LT(this=place, expression=cast(exp.Literal.string(f"({end_page},0)"), "tid"))]
+    return [low, exp.LT(this=page, expression=cast(exp.Literal.string(f"({end_page},0)"), "tid"))]
+
+
+def cursor_ranges(subject: Subject, cuts: Sequence[CursorValue]) -> list[list[Condition]]:
+    """The ranges between values of the cursor; the first and the last are open-ended."""
+    lows = [[], *([above(subject, cut)] for cut in cuts)]
+    highs = [*([at_most(subject, cut)] for cut in cuts), []]
+    return [[*low, *high] for low, high in zip(lows, highs, strict=True)]
 
 
 def rowid_range(first: int | None, end: int | None) -> list[Condition]:
-    """Rows with row numbers in a half-open range (SQLite)."""
-    place = exp.column("rowid")
-    low: list[Condition] = [] if first is None else [exp.GTE(this=place, expression=number_(first))]
-    return low if end is None else [*low, exp.LT(this=place, expression=number_(end))]
+    """Rows with rowids in a half-open range (SQLite)."""
+    rowid = exp.column("rowid")
+    low: list[Condition] = [] if first is None else [exp.GTE(this=rowid, expression=number_(first))]
+    return low if end is None else [*low, exp.LT(this=rowid, expression=number_(end))]
 
 
 def rowid_span(subject: Subject, conditions: Sequence[Condition]) -> str:
-    """The least and the greatest row number (SQLite)."""
-    place = exp.column("rowid")
-    return _text(subject, _select(subject, [exp.Min(this=place), exp.Max(this=place)], conditions))
+    """The least and the greatest rowid (SQLite)."""
+    rowid = exp.column("rowid")
+    return _text(subject, _select(subject, [exp.Min(this=rowid), exp.Max(this=rowid)], conditions))
 
 
 def with_value(subject: Subject) -> Condition:
@@ -242,7 +243,7 @@ def below(subject: Subject, value: CursorValue) -> Condition:
 
 
 def same_row(subject: Subject, values: Mapping[str, str | None]) -> Condition:
-    """Rows that have these values, given in the database's own texts."""
+    """Rows that have these values, written as the database writes them."""
     return exp.and_(*(_same(subject, exp.column(identifier(name)), text) for name, text in values.items()))
 
 
@@ -251,7 +252,7 @@ def _same(subject: Subject, column: Condition, text: str | None) -> Condition:
         return exp.Is(this=column, expression=exp.null())
     forms: list[Condition] = [exp.Literal.string(text)]
     if subject.dialect == "sqlite":
-        # A text does not say whether a number or a blob is stored; an index answers for all of them.
+        # A text may stand for a number or a blob; an index serves all of them.
         forms += [exp.Literal.number(text)] if _NUMBER.fullmatch(text) else []
         forms += [exp.HexString(this=blob[1])] if (blob := _BLOB.fullmatch(text)) else []
     return exp.In(this=column, expressions=forms)
@@ -265,7 +266,7 @@ def both(conditions: Sequence[Condition]) -> Condition:
     return exp.and_(*conditions)
 
 
-# ── parts ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── clauses ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _not_done(
@@ -277,7 +278,7 @@ def _not_done(
     either_way = exp.or_(newer, fresh(start.snapshot))
     if low_start is None:
         return [either_way]
-    order = subject.kind.order
+    order = subject.cursor_type.order
     if order(low_start) >= order(value):
         return [newer]
     return [above(subject, low_start), either_way]  # one range for the index, then the test of each row
@@ -285,13 +286,13 @@ def _not_done(
 
 def _ordered(subject: Subject, conditions: Sequence[Condition], *, descending: bool) -> exp.Select:
     shown = comparable(subject)
-    if subject.dialect in jdbc_sql.DIALECTS:
-        shown = jdbc_sql.cursor_text(subject, bare(subject))
+    if subject.dialect in dialects.DIALECTS:
+        shown = dialects.cursor_text(subject, bare(subject))
     elif subject.dialect != "sqlite":
         shown = cast(bare(subject), "text")
-    # Under a name of its own: ORDER BY would take a result column of the cursor's name, and sort its text.
+    # Under a name of its own: ORDER BY would use a result column of the cursor's name, and sort its text.
     shown = exp.alias_(shown, "headwater_value", quoted=True)
-    # NULLs are excluded by the conditions; naming another place than their usual one would keep indexes from use.
+    # NULLs are excluded by the conditions; another position than their default would keep indexes from use.
     nulls_first = descending is (subject.dialect in _NULLS_ARE_LARGE)
     order = exp.Ordered(this=comparable(subject), desc=descending, nulls_first=nulls_first)
     return _select(subject, [shown], conditions).order_by(order)
@@ -309,15 +310,15 @@ def _select(subject: Subject, shown: Sequence[Condition], conditions: Sequence[C
 def _source(subject: Subject) -> Condition:
     if subject.query:
         own = subject.query.strip().rstrip(";")
-        return exp.Subquery(this=exp.var(f"\n{own}\n"), alias=exp.TableAlias(this=identifier("rows_of_query")))
+        return exp.Table(this=exp.var(f"(\n{own}\n)"), alias=exp.TableAlias(this=identifier("rows_of_query")))
     parts = [identifier(part) for part in subject.name]
     return exp.Table(this=parts[-1], db=parts[-2] if len(parts) > 1 else None)
 
 
 def _selected(subject: Subject, column: Column) -> Condition:
     plain = exp.column(identifier(column.name))
-    if subject.dialect in jdbc_sql.DIALECTS:
-        return jdbc_sql.selected(subject.dialect, column, plain)
+    if subject.dialect in dialects.DIALECTS:
+        return dialects.selected(subject.dialect, column, plain)
     is_cast = column.as_text and not column.is_jsonb
     return exp.alias_(cast(plain, "text"), column.name, quoted=True) if is_cast else plain
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headwater.services.postgres_server import THROW_AWAY, Postgres
-from headwater.services.service import Service, running
-from tests.sources.postgres.guard.guarded import Guarded
+from headwater.services.stack.postgres import THROW_AWAY, Postgres
+from headwater.services.stack.service import Service, running
+from tests.sources.postgres.guard.guarded_slot import Guarded
 
 OPTIONS = {**THROW_AWAY, "max_slot_wal_keep_size": "64MB"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A server that keeps little of its log."""
+    """A server that keeps little WAL."""
     folder: Path = tmp_path_factory.mktemp("guarded")
     with running(Postgres(OPTIONS), folder) as service:
         yield service

@@ -11,18 +11,17 @@ import psycopg
 import pytest
 
 from headwater.model.errors import InputError, SlotOverBudget, SourceChanged, SourceUnreachable
-from headwater.model.lsn import lsn_text
+from headwater.model.lsn_mark import lsn_text
 from headwater.model.secret import Secret
-from headwater.services.postgres_server import Postgres
-from headwater.services.service import Service, running
-from headwater.sources.postgres.guard.acting import advance, drop_slot, heartbeat, log_standby_snapshot
-from headwater.sources.postgres.guard.creating import create_slot
-from headwater.sources.postgres.guard.judging import Verdict
-from headwater.sources.postgres.guard.slot_state import look
-from headwater.sources.sql.postgres_session import PostgresSession
+from headwater.pg.connection import PostgresSession
+from headwater.services.stack.postgres import Postgres
+from headwater.services.stack.service import Service, running
+from headwater.sources.postgres.guard.checks import Verdict
+from headwater.sources.postgres.guard.slot import advance, create_slot, drop_slot, heartbeat, log_standby_snapshot
+from headwater.sources.postgres.guard.state import read_state
 from tests.conftest import wait_until
 from tests.sources.postgres.guard.conftest import OPTIONS
-from tests.sources.postgres.guard.guarded import PEEK, Guarded
+from tests.sources.postgres.guard.guarded_slot import PEEK, Guarded
 
 pytestmark = pytest.mark.servers
 
@@ -42,7 +41,7 @@ def test_a_slot_that_is_read_and_acknowledged_stays_fine(guarded: Guarded):
     end = guarded.peeked_to()
     assert advance(guarded.session, guarded.slot, end) == end
     assert guarded.judge(replace(mark, lsn=end)) == Verdict()
-    assert guarded.look(mark).slot.confirmed == end
+    assert guarded.read_state(mark).slot.confirmed == end
     assert guarded.peeked_to() == 0
 
 
@@ -81,7 +80,7 @@ def test_a_recreated_slot_does_not_silently_skip(guarded: Guarded):
     guarded.insert()
     drop_slot(guarded.session, guarded.slot)
     guarded.create()
-    assert "dropped and made again" in told(guarded, mark)
+    assert "dropped and created again" in told(guarded, mark)
 
 
 def test_a_slot_that_somebody_else_advanced_is_told_with_the_gap(guarded: Guarded):
@@ -90,7 +89,7 @@ def test_a_slot_that_somebody_else_advanced_is_told_with_the_gap(guarded: Guarde
     guarded.session.connection.execute(PEEK.replace("peek", "get"), [guarded.slot])
     message = told(guarded, mark)
     assert f"the mark at {lsn_text(mark.lsn)}" in message
-    assert "Somebody else reads the slot" in message
+    assert "Another process reads the slot" in message
 
 
 def test_a_slot_of_another_database_or_plugin_cannot_be_used(guarded: Guarded, server: Service):
@@ -114,10 +113,10 @@ def test_a_slot_that_is_being_read_is_tried_again_later(guarded: Guarded):
         other.pgconn.send_query(
             f"START_REPLICATION SLOT {guarded.slot} LOGICAL 0/0 (proto_version '1', publication_names 'pub')".encode()
         )
-        wait_until(lambda: guarded.look(mark).slot.active_pid is not None)
+        wait_until(lambda: guarded.read_state(mark).slot.active_pid is not None)
         error = guarded.judge(mark).error
         assert isinstance(error, SourceUnreachable)
-        assert str(guarded.look(mark).slot.active_pid) in error.message
+        assert str(guarded.read_state(mark).slot.active_pid) in error.message
         with pytest.raises(SourceUnreachable, match="another session"):
             advance(guarded.session, guarded.slot, mark.lsn + 1)
     finally:
@@ -133,7 +132,7 @@ def test_an_idle_slot_that_the_server_gave_up_is_told(guarded: Guarded):
 
     def lost() -> bool:
         guarded.run("CHECKPOINT")
-        return guarded.look(mark).slot.lost
+        return guarded.read_state(mark).slot.lost
 
     try:
         wait_until(lost)
@@ -198,7 +197,7 @@ def test_an_idle_slot_moves_on_by_a_heartbeat(guarded: Guarded):
     assert guarded.peeked_to() == 0
     verdict = guarded.judge(mark)
     assert verdict.heartbeat
-    before = guarded.look(mark).retained_bytes
+    before = guarded.read_state(mark).retained_bytes
     place = heartbeat(guarded.session)
     end = guarded.peeked_to()
     assert end > place
@@ -206,7 +205,7 @@ def test_an_idle_slot_moves_on_by_a_heartbeat(guarded: Guarded):
     log_standby_snapshot(guarded.session)
     heartbeat(guarded.session)
     advance(guarded.session, guarded.slot, guarded.peeked_to())
-    state = guarded.look(mark)
+    state = guarded.read_state(mark)
     assert state.retained_bytes < before / 4
     assert not guarded.judge(replace(mark, lsn=state.slot.confirmed)).heartbeat
 
@@ -228,15 +227,15 @@ def test_the_oldest_transaction_of_any_database_is_seen(guarded: Guarded, server
     mark = guarded.create()
     with psycopg.connect(server.address["url"], application_name="careless") as other:
         other.execute("SELECT pg_current_xact_id()")
-        oldest = guarded.look(mark).server.oldest
+        oldest = guarded.read_state(mark).server.oldest
         assert (oldest.pid, oldest.database, oldest.application) == (other.info.backend_pid, "postgres", "careless")
         (said,) = guarded.judge(mark, oldest_transaction="0s").warnings
         assert f"pg_terminate_backend({oldest.pid})" in said
         other.rollback()
-        assert guarded.look(mark).server.oldest is None
+        assert guarded.read_state(mark).server.oldest is None
         other.execute("SELECT pg_current_xact_id()")
         other.execute("PREPARE TRANSACTION 'forgotten'")
-        assert guarded.look(mark).server.oldest.prepared == "forgotten"
+        assert guarded.read_state(mark).server.oldest.prepared == "forgotten"
         other.rollback()
         other.autocommit = True
         other.execute("ROLLBACK PREPARED 'forgotten'")
@@ -247,14 +246,14 @@ def test_an_ordinary_replication_role_can_ask_within_milliseconds(guarded: Guard
     role = f"r_{guarded.slot}"
     guarded.run(f"CREATE ROLE {role} LOGIN REPLICATION")
     asking = PostgresSession(Secret(guarded.url.replace("postgres@", f"{role}@")))
-    state = look(asking, guarded.slot)
+    state = read_state(asking, guarded.slot)
     assert state.slot.confirmed == mark.lsn
     assert not state.server.sees_sessions
     assert state.server.timeline == 1
     assert "GRANT EXECUTE" in log_standby_snapshot(asking)
     began = time.perf_counter()
     for _ in range(20):
-        look(asking, guarded.slot)
+        read_state(asking, guarded.slot)
     assert (time.perf_counter() - began) / 20 < 0.05
     asking.close()
     guarded.run(f"DROP ROLE {role}")
@@ -262,17 +261,17 @@ def test_an_ordinary_replication_role_can_ask_within_milliseconds(guarded: Guard
 
 def test_why_a_slot_cannot_be_made_is_said(guarded: Guarded):
     guarded.create()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         create_slot(guarded.session, guarded.slot)
     role = f"r_{guarded.slot}"
     guarded.run(f"CREATE ROLE {role} LOGIN")
     plain = PostgresSession(Secret(guarded.url.replace("postgres@", f"{role}@")))
-    with pytest.raises(InputError, match="may not make a slot"):
+    with pytest.raises(InputError, match="may not create a slot"):
         create_slot(plain, "another")
     plain.close()
     guarded.run(f"DROP ROLE {role}")
     made = []
-    with pytest.raises(SourceUnreachable, match="no slot is left"):
+    with pytest.raises(SourceUnreachable, match="replication slots are in use"):
         for number in range(100):
             create_slot(guarded.session, f"many_{number}")
             made.append(f"many_{number}")
@@ -287,7 +286,7 @@ def test_a_slot_that_waits_for_an_open_transaction_gives_up_and_leaves_nothing(g
         with pytest.raises(SourceUnreachable, match="did not end"):
             create_slot(guarded.session, guarded.slot, wait_seconds=1, warn=warned.append)
         assert f"pid {other.info.backend_pid}" in warned[0]
-    assert guarded.look(None).slot is None
+    assert guarded.read_state(None).slot is None
     guarded.create()
 
 

@@ -13,22 +13,18 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import InputError, SourceChanged
-from headwater.model.lsn import lsn_number
-from headwater.model.lsn_mark import LsnMark
+from headwater.model.lsn_mark import LsnMark, lsn_number
 from headwater.model.secret import Secret
-from headwater.services.child_process import Launch, as_user
-from headwater.services.postgres_server import Postgres
-from headwater.services.service import Say, Service, running
-from headwater.sources.postgres.guard.acting import advance
-from headwater.sources.postgres.guard.creating import create_slot
-from headwater.sources.postgres.guard.judging import Verdict
-from headwater.sources.postgres.guard.notes import emit, label_note
-from headwater.sources.postgres.guard.slot_state import look
-from headwater.sources.postgres.guard.timelines import parse_history
-from headwater.sources.sql.postgres_session import PostgresSession
+from headwater.pg.connection import PostgresSession
+from headwater.services.stack.postgres import Postgres
+from headwater.services.stack.service import Launch, Say, Service, as_user, running
+from headwater.sources.postgres.guard.checks import Verdict
+from headwater.sources.postgres.guard.slot import advance, create_slot
+from headwater.sources.postgres.guard.state import parse_history, read_state
+from headwater.sources.postgres.guard.wal_messages import emit, label_note
 from tests.conftest import wait_until
 from tests.sources.postgres.guard.conftest import OPTIONS
-from tests.sources.postgres.guard.guarded import Guarded
+from tests.sources.postgres.guard.guarded_slot import Guarded
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 
@@ -64,11 +60,11 @@ class Pair:
     def replayed(self) -> None:
         """Return when the standby has everything."""
         ((end,),) = self.ours.run("SELECT pg_current_wal_lsn()::text")
-        wait_until(lambda: look(self.there.session, self.there.slot).server.lsn >= lsn_number(end))
+        wait_until(lambda: read_state(self.there.session, self.there.slot).server.lsn >= lsn_number(end))
 
     def promote(self) -> None:
         self.there.run("SELECT pg_promote(true)")
-        wait_until(lambda: not look(self.there.session, self.there.slot).server.standby)
+        wait_until(lambda: not read_state(self.there.session, self.there.slot).server.standby)
 
 
 @contextmanager
@@ -112,15 +108,15 @@ def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_p
             waiting.join(0.2)
         creating.close()
 
-        server = look(there.session, there.slot).server
+        server = read_state(there.session, there.slot).server
         assert (server.standby, server.timeline) == (True, 1)
-        assert server.cluster == look(ours.session, ours.slot).server.cluster
+        assert server.cluster == read_state(ours.session, ours.slot).server.cluster
         ours.insert()
         both.replayed()
         begun = replace(ours_mark(there), lsn=there.peeked_to())
         advance(there.session, there.slot, begun.lsn)
         assert there.judge(begun) == Verdict()
-        with pytest.raises(InputError, match="takes no message"):
+        with pytest.raises(InputError, match="cannot write WAL messages"):
             emit(there.session, label_note("a"))
 
         both.replayed()
@@ -128,7 +124,7 @@ def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_p
         both.promote()
         there.insert()
         there.grow(1)
-        found = there.look(begun)
+        found = there.read_state(begun)
         assert (found.server.timeline, found.server.standby) == (2, False)
         assert set(found.server.timelines_left) == {1}
         assert there.judge(begun).error is None, "everything that had landed is in the new history"
@@ -146,7 +142,7 @@ def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_p
 
 
 def ours_mark(guarded: Guarded) -> LsnMark:
-    server = look(guarded.session, guarded.slot).server
+    server = read_state(guarded.session, guarded.slot).server
     return LsnMark(0, server.cluster, server.timeline, guarded.slot)
 
 
@@ -156,7 +152,7 @@ def test_a_failover_slot_lives_on_at_the_promoted_standby(tmp_path: Path):
         there, ours = both.there, both.ours
         create_slot(ours.session, ours.slot, failover=True)
         mark = ours_mark(ours)
-        assert look(ours.session, ours.slot).slot.failover
+        assert read_state(ours.session, ours.slot).slot.failover
 
         def synchronised() -> bool:
             nonlocal mark
@@ -164,7 +160,7 @@ def test_a_failover_slot_lives_on_at_the_promoted_standby(tmp_path: Path):
             ours.insert()
             mark = replace(mark, lsn=advance(ours.session, ours.slot, ours.peeked_to()))
             both.replayed()
-            slot = look(there.session, there.slot).slot
+            slot = read_state(there.session, there.slot).slot
             return slot is not None and slot.synced and not slot.temporary
 
         wait_until(synchronised, 60)

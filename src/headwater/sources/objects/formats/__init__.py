@@ -1,1 +1,1 @@
-"""Formats of objects: each makes columns of contents, and says what it cannot."""
+"""Formats of objects: each decodes contents into columns, and infers columns."""

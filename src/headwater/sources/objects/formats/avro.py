@@ -1,4 +1,4 @@
-"""Avro files: a row per record, in the columns of the schema that every file carries."""
+"""Avro files: one row per record, in the columns of the file's schema."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.model.errors import InputError
-from headwater.sources.avro.container import BadAvro, Header, read_header, readable
-from headwater.sources.avro.types import AS_NUMBERS, columns_of
-from headwater.sources.avro.values import plain
-from headwater.sources.objects.contents import Content, kept
-from headwater.sources.objects.failures import BadRow, ObjectFailed
-from headwater.sources.objects.formats.conform import Conforming
-from headwater.sources.objects.formats.csv_texts import Joined
-from headwater.sources.objects.formats.decoded import Decoded, one_by_one
-from headwater.sources.objects.own_columns import own_columns
+from headwater.sources.avro import AS_NUMBERS, BadAvro, Header, columns_of, plain, read_header, readable
+from headwater.sources.objects.content import BadRow, Content, ObjectFailed, buffer
+from headwater.sources.objects.formats.base import Decoded, decode_each
+from headwater.sources.objects.formats.csv_records import Joined
+from headwater.sources.objects.formats.file_schema import Conformer, file_columns
 
 _ROWS = 10_000
 _NOT_KEPT = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -31,46 +27,46 @@ Record = dict[str, Any]
 
 class AvroObjects:
     def __init__(self, schema: pa.Schema) -> None:
-        self._conforming = Conforming(schema)
+        self._conformer = Conformer(schema)
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
-        return one_by_one(self.pieces, contents)
+        return decode_each(self.pieces, contents)
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         header = header_of(content)
         schema = schema_in(header)
-        self._conforming.check(own_columns(schema))
+        self._conformer.check(file_columns(schema))
         first = 1
         for records in _records(content, header):
             numbers = np.arange(first, first + len(records))
             first += len(records)
             try:
-                yield self._conforming.rows(_batch(records, schema), numbers)
+                yield self._conformer.rows(_batch(records, schema), numbers)
             except _NOT_KEPT:
-                yield self._one_by_one(records, schema, numbers)
+                yield self._convert_each(records, schema, numbers)
 
-    def _one_by_one(self, records: list[Record], schema: pa.Schema, numbers: np.ndarray) -> Decoded:
-        bad, kept = [], []
-        for place, record in enumerate(records):
+    def _convert_each(self, records: list[Record], schema: pa.Schema, numbers: np.ndarray) -> Decoded:
+        bad, good = [], []
+        for index, record in enumerate(records):
             try:
                 _batch([record], schema)
-                kept.append(place)
+                good.append(index)
             except _NOT_KEPT as error:
-                shown = json.dumps(record, default=str, ensure_ascii=False).encode()
-                bad.append(BadRow(0, int(numbers[place]), str(error), shown))
-        made = self._conforming.rows(_batch([records[place] for place in kept], schema), numbers[kept])
-        return Decoded(made.parts, made.bad + bad)
+                preview = json.dumps(record, default=str, ensure_ascii=False).encode()
+                bad.append(BadRow(0, int(numbers[index]), str(error), preview))
+        decoded = self._conformer.rows(_batch([records[index] for index in good], schema), numbers[good])
+        return Decoded(decoded.parts, decoded.bad + bad)
 
 
 def header_of(beginning: Content) -> Header:
     try:
         return read_header(memoryview(beginning))
     except BadAvro as error:
-        raise ObjectFailed(f"no Avro: {error}") from None
+        raise ObjectFailed(f"not Avro: {error}") from None
 
 
 def schema_in(header: Header) -> pa.Schema:
-    """The columns that a file declares, as they are read. Raises ObjectFailed."""
+    """The columns of a file's schema. Raises ObjectFailed."""
     try:
         return columns_of(header.schema, "its schema", AS_NUMBERS)
     except InputError as error:
@@ -79,7 +75,7 @@ def schema_in(header: Header) -> pa.Schema:
 
 def _records(content: Content, header: Header) -> Iterator[list[Record]]:
     try:
-        whole = kept(readable(memoryview(content), header))
+        whole = buffer(readable(memoryview(content), header))
         reader: Iterator[Any] = fastavro.reader(io.BufferedReader(Joined([whole])))
         while records := list(islice(reader, _ROWS)):
             yield records

@@ -1,7 +1,11 @@
 """CSV: a row per record; columns by the names in the first one, whatever their order, or by position.
 
-A row's number is that of its record; the header is the first, and blank lines are none. Columns that the schema does not
-name are left out, columns that an object does not have are NULL.
+A row's number is that of its record; the header is the first, and blank lines are none. Columns that the schema does
+not name are dropped, columns that an object lacks are NULL.
+
+Schema inference does not guess. A type is inferred only if every text is the canonical form of its value: `007`,
+`+1`, `1.50` and `1e5` are texts, since no number is written so. Whole numbers beside numbers with a fraction are
+doubles, as in JSON. Timestamps have a zone only as `Z`: another offset would be lost.
 """
 
 from __future__ import annotations
@@ -11,22 +15,22 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headwater.config.objects_source import CsvSettings
-from headwater.sources.objects.contents import Content
-from headwater.sources.objects.failures import BadRow, ObjectFailed
-from headwater.sources.objects.formats.csv_joined import JoinedCsv, join
-from headwater.sources.objects.formats.csv_records import check_quotes, first_record, raw
-from headwater.sources.objects.formats.csv_texts import TextRows
-from headwater.sources.objects.formats.csv_values import TextColumn
-from headwater.sources.objects.formats.decoded import Decoded, Part, joined, one_by_one
+from headwater.config.sources.objects import CsvSettings
+from headwater.sources.json.columns import EXACT_IN_DOUBLE, Kinds
+from headwater.sources.json.strict import Misfit, Texts
+from headwater.sources.objects.content import BadRow, Content, ObjectFailed
+from headwater.sources.objects.formats.base import Decoded, DecodedRows, concat_decoded, decode_each
+from headwater.sources.objects.formats.csv_records import JoinedCsv, TextRows, check_quotes, first_record, join, raw
+from headwater.sources.objects.tuning import DEFAULT, Tuning
 
 
 class CsvObjects:
-    """For one schema. `declared`: somebody wrote it, so without a header its columns are the objects' by position."""
+    """For one schema. `declared`: without a header the columns of the settings' schema apply by position."""
 
-    def __init__(self, schema: pa.Schema, settings: CsvSettings, *, declared: bool) -> None:
-        self._schema, self._settings = schema, settings
+    def __init__(self, schema: pa.Schema, settings: CsvSettings, *, declared: bool, tuning: Tuning = DEFAULT) -> None:
+        self._schema, self._settings, self._tuning = schema, settings, tuning
         self._declared = list(schema.names) if declared else None
         self._columns = {field.name: TextColumn(field) for field in schema}
 
@@ -35,36 +39,36 @@ class CsvObjects:
         made = Decoded()
         for group in together:
             try:
-                _divide(group, joined(self.pieces(group.content)), made)
+                _assign_owners(group, concat_decoded(self.pieces(group.content)), made)
             except ObjectFailed:  # each has to say so for itself
                 alone += group.owners.tolist()
-        closer = one_by_one(self.pieces, [contents[number] for number in alone])
-        return joined([made, closer.of(alone)])
+        separate = decode_each(self.pieces, [contents[number] for number in alone])
+        return concat_decoded([made, separate.with_owners(alone)])
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         names = column_names(content, self._settings, self._declared)
         if not names:
             return
-        wanted = self._wanted(names)
-        check_quotes(content, self._settings)
-        rows = TextRows(content, names, wanted, self._settings)
+        selected = self._selected(names)
+        check_quotes(content, self._settings, self._tuning.csv_scan_bytes)
+        rows = TextRows(content, names, selected, self._settings, self._tuning.csv_block_bytes)
         for batch, numbers in rows.batches():
             yield self._typed(content, names, batch, numbers)
         reasons = {number: f"{len(names)} columns, {count} values" for number, count in rows.uneven.items()}
         yield Decoded(bad=self._bad(content, names, reasons))
 
-    def _wanted(self, names: Sequence[str]) -> list[str]:
-        wanted = [name for name in self._schema.names if name in names]
-        if not wanted and any(self._schema.names):
+    def _selected(self, names: Sequence[str]) -> list[str]:
+        selected = [name for name in self._schema.names if name in names]
+        if not selected and any(self._schema.names):
             raise ObjectFailed(
-                f"none of the columns {', '.join(self._schema.names)} is there; its columns: {', '.join(names)}"
+                f"it has none of the columns {', '.join(self._schema.names)}; its columns: {', '.join(names)}"
             )
-        if twice := [name for name in wanted if names.count(name) > 1]:
-            raise ObjectFailed(f"column {twice[0]} stands twice in its header")
+        if duplicates := [name for name in selected if names.count(name) > 1]:
+            raise ObjectFailed(f"column {duplicates[0]} is in its header twice")
         missing = [field.name for field in self._schema if not field.nullable and field.name not in names]
         if missing:
-            raise ObjectFailed(f"no column {missing[0]}, and the schema says NOT NULL")
-        return wanted
+            raise ObjectFailed(f"it lacks column {missing[0]}, which the schema declares NOT NULL")
+        return selected
 
     def _typed(self, content: Content, names: Sequence[str], batch: pa.RecordBatch, numbers: np.ndarray) -> Decoded:
         columns, reasons = [], dict[int, str]()
@@ -82,8 +86,8 @@ class CsvObjects:
             kept[list(reasons)] = False
             rows = rows.filter(pa.array(kept))
             bad = self._bad(content, names, {int(numbers[place]): why for place, why in reasons.items()})
-            return Decoded([Part.of_one(rows, numbers[kept])], bad)
-        return Decoded([Part.of_one(rows, numbers)])
+            return Decoded([DecodedRows.of_one(rows, numbers[kept])], bad)
+        return Decoded([DecodedRows.of_one(rows, numbers)])
 
     def _bad(self, content: Content, names: Sequence[str], reasons: Mapping[int, str]) -> list[BadRow]:
         payloads = raw(content, self._settings, reasons) if reasons else {}
@@ -91,10 +95,10 @@ class CsvObjects:
         return [BadRow(0, number, reasons[number], payloads[number], more) for number in sorted(reasons)]
 
 
-def _divide(group: JoinedCsv, whole: Decoded, made: Decoded) -> None:
+def _assign_owners(group: JoinedCsv, whole: Decoded, made: Decoded) -> None:
     """Add the rows of a group to what was made, as rows of its objects."""
     for part in whole.parts:
-        made.parts.append(Part.of_rows(part.rows, *group.places(part.row_numbers())))
+        made.parts.append(DecodedRows.of_rows(part.rows, *group.places(part.row_numbers())))
     for row in whole.bad:
         (owner,), (number,) = group.places(np.array([row.number]))
         made.bad.append(replace(row, owner=int(owner), number=int(number)))
@@ -113,5 +117,170 @@ def column_names(content: Content, settings: CsvSettings, declared: Sequence[str
     if declared is None:
         return [f"column{number}" for number in range(1, len(first) + 1)]
     if len(first) != len(declared):
-        raise ObjectFailed(f"{len(first)} columns, and the schema has {len(declared)}")
+        raise ObjectFailed(f"{len(first)} columns; the schema has {len(declared)}")
     return list(declared)
+
+
+_FEW = 16
+
+Misfits = dict[int, str]  # place in the column → reason
+
+
+class TextColumn:
+    """Converts for one column."""
+
+    def __init__(self, field: pa.Field) -> None:
+        self._field, self._texts = field, Texts(field)
+
+    def convert(self, values: pa.Array) -> tuple[pa.Array, Misfits]:
+        """Binary values as the column's type; misfits are NULL there, with their reasons."""
+        misfits: Misfits = {}
+        parts = list(self._parts(values, 0, misfits))
+        made = pa.concat_arrays(parts) if parts else pa.array([], self._field.type)
+        return made, {place: f"{self._field.name}: {why}" for place, why in misfits.items()}
+
+    def _parts(self, values: pa.Array, begin: int, misfits: Misfits) -> list[pa.Array]:
+        made = self._cast_all(values)
+        if made is not None:
+            return [made]
+        if len(values) <= _FEW:
+            return [self._convert_each(values, begin, misfits)]
+        half = len(values) // 2
+        return self._parts(values[:half], begin, misfits) + self._parts(values[half:], begin + half, misfits)
+
+    def _cast_all(self, values: pa.Array) -> pa.Array | None:
+        kind = self._field.type
+        if (values.null_count and not self._field.nullable) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
+            return None
+        try:
+            texts = values.cast(pa.string())
+            return _cast_texts(texts, kind)
+        except pa.ArrowInvalid:
+            return None
+
+    def _convert_each(self, values: pa.Array, begin: int, misfits: Misfits) -> pa.Array:
+        made = []
+        for place, value in enumerate(values.to_pylist(), start=begin):
+            try:
+                made.append(self._texts.value(None if value is None else value.decode()))
+            except UnicodeDecodeError as error:
+                misfits[place] = f"not UTF-8 at byte {error.start:,}"
+                made.append(None)
+            except Misfit as misfit:
+                misfits[place] = str(misfit)
+                made.append(None)
+        return self._texts.array(made)
+
+
+def _cast_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """All of them, or None. Raises ArrowInvalid."""
+    t = pa.types
+    if t.is_string(kind):
+        return texts
+    if t.is_boolean(kind):
+        lowered = pc.ascii_lower(texts)
+        true = pc.equal(lowered, "true")
+        known = pc.or_(true, pc.equal(lowered, "false"))
+        return true if pc.all(known, min_count=0).as_py() else None
+    if t.is_integer(kind) and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+        return None  # Arrow reads 0x10 as 16
+    if t.is_floating(kind):
+        # 1e400 would become an infinity; those that are meant are spelled out.
+        made = texts.cast(pa.float64()).cast(kind, safe=False)
+        return None if pc.any(pc.invert(pc.is_finite(made))).as_py() else made
+    return texts.cast(kind)
+
+
+_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
+_FRACTION = r"^-?(0|[1-9][0-9]*)\.([0-9]*[1-9]|0)$"
+_NUMBER = r"^-?[0-9][0-9.e+-]*$"
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+_MOMENTS = {
+    "date": (f"{_DAY}$", pa.date32()),
+    "timestamp": (f"{_DAY}{_TIME}Z$", pa.timestamp("us", "UTC")),
+    "timestamp_ntz": (f"{_DAY}{_TIME}$", pa.timestamp("us")),
+}
+_EXACT_CHARACTERS = 16  # fifteen digits, exact in a double, and the point
+
+
+def infer_csv(contents: Sequence[Content], settings: CsvSettings) -> Kinds:
+    """The kinds of all columns, in the order of appearance. Unreadable objects add none."""
+    kinds: Kinds = {}
+    together, alone = join(contents, settings)
+    for content in [*(group.content for group in together), *(contents[number] for number in alone)]:
+        try:
+            for name, seen in _of_one(content, settings).items():
+                kinds.setdefault(name, set()).update(seen)
+        except ObjectFailed:
+            continue  # it fails with a reason when it is read
+    return kinds
+
+
+def _of_one(content: Content, settings: CsvSettings) -> Kinds:
+    names = column_names(content, settings, None)
+    kinds: Kinds = {name: set() for name in names if names.count(name) == 1}
+    if not kinds:
+        return {}
+    check_quotes(content, settings)
+    for batch, _ in TextRows(content, names, list(kinds), settings).batches():
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            kinds[name] |= kinds_of(column)
+    return kinds
+
+
+def kinds_of(values: pa.Array) -> set[str]:
+    """The kinds of one column's texts, from which its type follows as in JSON."""
+    present = values.drop_null()
+    if not len(present):
+        return set()
+    try:
+        texts = present.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8: those rows are rejects
+        return {"string"}
+    if pc.all(pc.is_in(texts, value_set=pa.array(["true", "false"]))).as_py():
+        return {"boolean"}
+    return _numbers(texts) or _moments(texts) or {"string"}
+
+
+def _numbers(texts: pa.Array) -> set[str]:
+    if not _all(texts, _NUMBER):
+        return set()
+    whole = pc.match_substring_regex(texts, _WHOLE)
+    rest = texts.filter(pc.invert(whole))
+    certain = pc.and_(
+        pc.match_substring_regex(rest, _FRACTION), pc.less_equal(pc.binary_length(rest), _EXACT_CHARACTERS)
+    )
+    if not all(_is_canonical(text) for text in rest.filter(pc.invert(certain)).to_pylist()):
+        return set()
+    kinds = {"double"} if len(rest) else set()
+    if len(rest) < len(texts):
+        try:
+            found = pc.min_max(texts.filter(whole).cast(pa.int64())).as_py()
+        except pa.ArrowInvalid:  # beyond 64 bits
+            return set()
+        kinds.add("bigint" if max(-found["min"], found["max"]) <= EXACT_IN_DOUBLE else "long bigint")
+    return kinds
+
+
+def _is_canonical(text: str) -> bool:
+    try:
+        return repr(float(text)) == text
+    except ValueError:
+        return False
+
+
+def _moments(texts: pa.Array) -> set[str]:
+    for name, (pattern, kind) in _MOMENTS.items():
+        if _all(texts, pattern):
+            try:
+                texts.cast(kind)
+            except pa.ArrowInvalid:  # the 30th of February
+                return set()
+            return {name}
+    return set()
+
+
+def _all(texts: pa.Array, pattern: str) -> bool:
+    # The first text decides for most columns, at no cost.
+    return all(pc.all(pc.match_substring_regex(some, pattern)).as_py() for some in (texts[:1], texts))

@@ -1,31 +1,31 @@
-"""JSON objects on lines, or documents.
+"""JSON objects on lines, or documents: their rows, their inferred columns, and where they stand in the content.
 
-Lines: each is one JSON object, blank ones are none, and a row's number is that of its line. Documents: JSON objects and
-arrays of them, one after the other over any number of lines; every object, and every element of an array, is a row.
+Lines: each is one JSON object, blank lines are skipped, and a row's number is that of its line. Documents: JSON
+objects and arrays of them, one after the other over any number of lines; every object, and every element of an array,
+is a row.
 
-Many objects are joined and parsed at once by Arrow where all their lines are plain: from `{` to `}`. Its result counts
-only if it has exactly as many rows as there are lines (`sources/json/fast.py` says why that is proof enough). Whatever is
-not plain, and whatever Arrow refuses, is looked at more closely, by the same rules as messages of Kafka.
+Many objects are joined and parsed at once by Arrow where all their lines are plain: from `{` to `}`. Its result
+counts only if it has exactly as many rows as there are lines (`sources/json/columns.py` says why that is proof
+enough). Whatever is not plain, and whatever Arrow refuses, is parsed strictly, by the same rules as Kafka messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from headwater.sources.json.fast import FastJson
-from headwater.sources.json.values import JsonValues
-from headwater.sources.objects.contents import Content
-from headwater.sources.objects.failures import BadRow, ObjectFailed
-from headwater.sources.objects.formats.decoded import Decoded, Part
-from headwater.sources.objects.formats.json_elements import elements, is_lines, is_object
-from headwater.sources.objects.formats.json_lines import JoinedLines, joined_lines
-from headwater.sources.objects.formats.lines import in_chunks, unmarked
+from headwater.sources.json.columns import ArrowJson, JsonDecoder, Kinds, guessed_kinds, observe, odd_lines
+from headwater.sources.json.strict import Misfit, document
+from headwater.sources.objects.content import BadRow, Content, ObjectFailed
+from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, strip_bom
 
-_MOSTLY = 4  # every fourth
-_FEW = 8
+_REFUSED_FRACTION = 4  # joining stops where Arrow refuses more than every fourth object
+_REFUSED_MINIMUM = 8
 
 
 class JsonObjects:
@@ -33,64 +33,64 @@ class JsonObjects:
 
     def __init__(self, schema: pa.Schema, as_: str) -> None:
         self._schema, self._as = schema, as_
-        self._fast, self._values = FastJson(schema), JsonValues(schema)
+        self._fast, self._values = ArrowJson(schema), JsonDecoder(schema)
         self._join = self._fast.usable and as_ != "document"
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
-        made = self._decoded([unmarked(content[:]) for content in contents])
-        senseless = _senseless(made)
-        made.failed.update(senseless)
-        made.bad = [row for row in made.bad if row.owner not in senseless]
-        return made
+        decoded = self._decoded([strip_bom(content[:]) for content in contents])
+        without_json = _without_json(decoded)
+        decoded.failed.update(without_json)
+        decoded.bad = [row for row in decoded.bad if row.owner not in without_json]
+        return decoded
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         if self._as == "document" or (self._as == "auto" and not is_lines(content)):
-            made = self.decode([content])
-            if made.failed:
-                raise made.failed[0]
-            yield made
+            decoded = self.decode([content])
+            if decoded.failed:
+                raise decoded.failed[0]
+            yield decoded
             return
         lines, seen = JsonObjects(self._schema, "lines"), Decoded()
-        for piece in in_chunks(content, lines.lines):
+        for piece in decode_chunks(content, lines.lines):
             seen.parts += [part for part in piece.parts if not seen.parts]
             seen.bad += [] if seen.parts else piece.bad
             yield piece
-        if failed := _senseless(seen):
+        if failed := _without_json(seen):
             raise failed[0]
 
     def lines(self, chunk: bytes) -> Decoded:
-        """Lines from the midst of an object; whether all of it makes sense is not theirs to say."""
+        """Lines from the middle of an object; whether the whole object is JSON is not decided here."""
         return self._decoded([chunk])
 
     def element(self, value: bytes) -> Decoded:
-        """One line, or one element of a document, by itself."""
-        made = Decoded()
-        self._parse([value], [(0, 1)], made)
-        return made
+        """One line, or one element of a document."""
+        decoded = Decoded()
+        self._parse([value], [(0, 1)], decoded)
+        return decoded
 
     def _decoded(self, texts: Sequence[bytes]) -> Decoded:
-        made = Decoded()
-        closer = self._joined(texts, made) if self._join else range(len(texts))
-        self._closer(texts, closer, made)
-        return made
+        decoded = Decoded()
+        closer = self._joined(texts, decoded) if self._join else range(len(texts))
+        self._decode_strictly(texts, closer, decoded)
+        return decoded
 
-    def _joined(self, texts: Sequence[bytes], made: Decoded) -> list[int]:
-        """Parse what is plain; give the numbers of the objects that are not, or that Arrow refuses."""
+    def _joined(self, texts: Sequence[bytes], decoded: Decoded) -> list[int]:
+        """Parse plain objects; return the numbers of the others, and of those that Arrow refuses."""
         found = joined_lines(texts)
-        if not found.odd and self._parsed(found.joined, np.arange(len(texts)), found.lines, made):
+        if not found.odd and self._parsed(found.joined, np.arange(len(texts)), found.lines, decoded):
             return []
         plain = found.plain
-        refused = list(self._refused(found, plain, made))
-        self._join = len(refused) * _MOSTLY <= len(plain) + _FEW
+        refused = list(self._refused(found, plain, decoded))
+        self._join = len(refused) * _REFUSED_FRACTION <= len(plain) + _REFUSED_MINIMUM
         return sorted([*found.odd, *refused])
 
-    def _refused(self, found: JoinedLines, plain: list[int], made: Decoded) -> Iterator[int]:
-        """Parse what Arrow takes, in ever smaller parts; give the objects that it refuses by themselves, too."""
+    def _refused(self, found: JoinedLines, plain: list[int], decoded: Decoded) -> Iterator[int]:
+        """Parse what Arrow accepts, in ever smaller groups; yield the objects that it refuses alone, too."""
         waiting = [plain]
         while waiting:
             some = waiting.pop()
             joined = b"".join([found.ended[number] for number in some])
-            if not some or self._parsed(joined, np.array(some), found.lines[some], made):
+            if not some or self._parsed(joined, np.array(some), found.lines[some], decoded):
                 continue
             if len(some) == 1:
                 yield some[0]
@@ -102,43 +102,43 @@ class JsonObjects:
                 place = min(int(np.searchsorted(np.cumsum(found.lines[some]), at, side="right")), len(some) - 1)
                 waiting += [some[place + 1 :], some[place : place + 1], some[:place]]
 
-    def _parsed(self, joined: bytes, owners: np.ndarray, counts: np.ndarray, made: Decoded) -> bool:
+    def _parsed(self, joined: bytes, owners: np.ndarray, counts: np.ndarray, decoded: Decoded) -> bool:
         rows = self._fast.parse_lines(joined, int(counts.sum()))
         if rows is not None:
-            made.parts.append(Part(rows, owners, counts))
+            decoded.parts.append(DecodedRows(rows, owners, counts))
         return rows is not None
 
-    def _closer(self, texts: Sequence[bytes], some: Sequence[int], made: Decoded) -> None:
+    def _decode_strictly(self, texts: Sequence[bytes], some: Sequence[int], decoded: Decoded) -> None:
         values: list[bytes] = []
         places: list[tuple[int, int]] = []
         for owner in some:
             try:
                 found = elements(texts[owner], self._as)
             except ObjectFailed as failed:
-                made.failed[owner] = failed
+                decoded.failed[owner] = failed
                 continue
             values += [value for _, value in found]
             places += [(owner, number) for number, _ in found]
         if values:
-            self._parse(values, places, made)
+            self._parse(values, places, decoded)
 
-    def _parse(self, values: list[bytes], places: list[tuple[int, int]], made: Decoded) -> None:
+    def _parse(self, values: list[bytes], places: list[tuple[int, int]], decoded: Decoded) -> None:
         parsed = self._values.parse(values)
-        made.bad += [BadRow(*places[index], reason, values[index]) for index, reason in parsed.rejected]
-        kept = np.delete(np.array(places, np.int64), [index for index, _ in parsed.rejected], axis=0)
+        decoded.bad += [BadRow(*places[index], reason, values[index]) for index, reason in parsed.rejected]
+        accepted = np.delete(np.array(places, np.int64), [index for index, _ in parsed.rejected], axis=0)
         begin = 0
         for rows in parsed.batches:
-            made.parts.append(Part.of_rows(rows, *kept[begin : begin + rows.num_rows].T))
+            decoded.parts.append(DecodedRows.of_rows(rows, *accepted[begin : begin + rows.num_rows].T))
             begin += rows.num_rows
 
 
-def _senseless(made: Decoded) -> dict[int, ObjectFailed]:
-    """Objects of which nothing at all is a JSON object: they are no JSON, rather than full of bad rows."""
-    if not made.bad:
+def _without_json(decoded: Decoded) -> dict[int, ObjectFailed]:
+    """Objects without a single JSON object: they fail as a whole, instead of row by row."""
+    if not decoded.bad:
         return {}
-    with_rows = {owner for part in made.parts for owner in part.owners[part.counts > 0].tolist()}
+    with_rows = {owner for part in decoded.parts for owner in part.owners[part.counts > 0].tolist()}
     by_owner: dict[int, list[BadRow]] = {}
-    for row in made.bad:
+    for row in decoded.bad:
         if row.owner not in with_rows:
             by_owner.setdefault(row.owner, []).append(row)
     return {
@@ -146,3 +146,172 @@ def _senseless(made: Decoded) -> dict[int, ObjectFailed]:
         for owner, bad in by_owner.items()
         if not any(is_object(row.payload) for row in bad)
     }
+
+
+_NEWLINE = ord("\n")
+
+
+@dataclass(frozen=True)
+class JoinedLines:
+    """Objects joined with a newline after each."""
+
+    ended: list[bytes]  # each object
+    joined: bytes  # all of them
+    lines: np.ndarray  # of each object
+    odd: list[int]  # objects with lines that do not begin with `{` and end with `}`
+
+    @property
+    def plain(self) -> list[int]:
+        """All other objects."""
+        odd = set(self.odd)
+        return [number for number in range(len(self.ended)) if number not in odd]
+
+
+def joined_lines(texts: Sequence[bytes]) -> JoinedLines:
+    """Does not parse the lines."""
+    ended = [text if text[-1:] == b"\n" else text + b"\n" for text in texts]
+    joined = b"".join(ended)
+    if b"\r" in joined:
+        ended = [text.replace(b"\r\n", b"\n") for text in ended]
+        joined = b"".join(ended)
+    ends = np.cumsum(np.fromiter(map(len, ended), np.int64, len(ended)))
+    letters = np.frombuffer(joined, np.uint8)
+    newlines = np.flatnonzero(letters == _NEWLINE)
+    lines = np.diff(np.searchsorted(newlines, ends), prepend=0)
+    odd = np.searchsorted(ends, newlines[odd_lines(letters, newlines)], side="right")
+    return JoinedLines(ended, joined, lines, np.unique(odd).tolist())
+
+
+def infer_json(contents: Sequence[Content], as_: str, large: int) -> Kinds:
+    """The kinds of all fields, in the order of appearance. Unreadable objects add none."""
+    kinds: Kinds = {}
+    together: list[bytes] = []
+    for content in contents:
+        if len(content) > large and (as_ == "lines" or (as_ == "auto" and is_lines(content))):
+            for number, chunk in enumerate(chunks(content)):
+                _observe([chunk if number else strip_bom(chunk)], "lines", kinds)
+        else:
+            together.append(strip_bom(content[:]))
+    _observe(together, as_, kinds)
+    return kinds
+
+
+def _observe(texts: Sequence[bytes], as_: str, kinds: Kinds) -> None:
+    if not texts:
+        return
+    if as_ == "document":
+        for text in texts:
+            _observe_strictly(text, as_, kinds)
+        return
+    found = joined_lines(texts)
+    _by_halves(found, range(len(texts)), as_, kinds)
+
+
+def _by_halves(found: JoinedLines, some: range, as_: str, kinds: Kinds) -> None:
+    if not set(some) & set(found.odd):
+        joined = found.joined if len(some) == len(found.ended) else b"".join(found.ended[some.start : some.stop])
+        guessed = guessed_kinds(joined, int(found.lines[some.start : some.stop].sum()))
+        if guessed is not None:
+            for name, seen in guessed.items():
+                kinds.setdefault(name, set()).update(seen)
+            return
+    if len(some) == 1:
+        _observe_strictly(found.ended[some.start], as_, kinds)
+        return
+    middle = len(some) // 2
+    _by_halves(found, some[:middle], as_, kinds)
+    _by_halves(found, some[middle:], as_, kinds)
+
+
+def _observe_strictly(text: bytes, as_: str, kinds: Kinds) -> None:
+    try:
+        observe((value for _, value in elements(text, as_)), kinds)
+    except ObjectFailed:
+        return  # it fails when it is read, and says so
+
+
+_BLANK = b" \t\r"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NOT_SPACE = re.compile(rb"[^ \t\r\n]")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
+_scan = json.JSONDecoder().raw_decode
+
+Element = tuple[int, bytes]  # number, from 1; text
+
+
+def elements(text: bytes, as_: str) -> list[Element]:
+    """Lines that are not blank, or the elements of documents. Raises ObjectFailed for broken documents."""
+    if as_ == "lines" or (as_ == "auto" and is_lines(text)):
+        return _line_elements(text)
+    try:
+        return list(enumerate(_document_elements(text), start=1))
+    except ObjectFailed:
+        lines = _line_elements(text) if as_ == "auto" else []
+        # Lines with a broken first one; in a broken document few lines are JSON objects.
+        if lines and 2 * sum(is_object(line) for _, line in lines) >= len(lines):
+            return lines
+        raise
+
+
+def is_lines(content: Content) -> bool:
+    """True if the first line is a JSON object; an object over several lines is a document."""
+    first = _NOT_SPACE.search(content)
+    if not first or first[0] != b"{":
+        return False
+    end = content.find(b"\n", first.start())
+    return is_object(content[first.start() : end if end >= 0 else len(content)])
+
+
+def is_object(text: bytes) -> bool:
+    try:
+        document(text)
+    except Misfit:
+        return False
+    return True
+
+
+def _line_elements(text: bytes) -> list[Element]:
+    lines = enumerate(text.split(b"\n"), start=1)
+    return [(number, line) for number, whole in lines if (line := whole.strip(_BLANK))]
+
+
+def _document_elements(text: bytes) -> Iterator[bytes]:
+    try:
+        string = text.decode()
+        position = _skip(string, 0)
+        while position < len(string):
+            if string[position] != "[":
+                end = _scan(string, position)[1]
+                yield string[position:end].encode()
+            else:
+                end = yield from _array_elements(string, position)
+            position = _skip(string, end)
+    except UnicodeDecodeError as error:
+        other = "UTF-16; only UTF-8 is supported" if text[:2] in _UTF16 else f"not UTF-8 at byte {error.start:,}"
+        raise ObjectFailed(other) from None
+    except json.JSONDecodeError as error:
+        raise ObjectFailed(f"no JSON: {error.msg} at character {error.pos:,}") from None
+    except RecursionError:
+        raise ObjectFailed("nested too deeply") from None
+
+
+def _array_elements(string: str, position: int) -> Generator[bytes, None, int]:
+    """The elements; returns the end of the array."""
+    position = _skip(string, position + 1)
+    if string[position : position + 1] == "]":
+        return position + 1
+    while True:
+        end = _scan(string, position)[1]
+        yield string[position:end].encode()
+        after = _skip(string, end)
+        sign = string[after : after + 1]
+        if sign == "]":
+            return after + 1
+        if sign != ",":
+            raise json.JSONDecodeError("expected ',' or ']'", string, after)
+        position = _skip(string, after + 1)
+
+
+def _skip(string: str, position: int) -> int:
+    found = _SPACE.match(string, position)
+    return found.end() if found else position

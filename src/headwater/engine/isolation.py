@@ -1,0 +1,129 @@
+"""Paused streams: the pipeline continues without a stream that failed on its own, and retries it over the same window."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headwater.engine.journal import Journal
+from headwater.engine.landing import LandedWindow, land_window
+from headwater.engine.pipeline import OpenPipeline
+from headwater.engine.result import CycleReport
+from headwater.model.errors import HeadwaterError, is_of_one_stream
+from headwater.model.landing import Landing
+from headwater.model.progress import PausedStream
+from headwater.model.source import IsolatesStreams, Plan, Source
+from headwater.model.window import Window
+
+
+def without_streams(source: Source, window: Window, streams: Mapping[str, object]) -> Window:
+    """The window without these streams: they stay where it starts."""
+    isolated = source.apart(window, frozenset(streams)) if streams and isinstance(source, IsolatesStreams) else None
+    return isolated[1] if isolated else window
+
+
+def failed_streams(window: Window, landed: LandedWindow) -> list[PausedStream]:
+    """The streams to pause: over this very window, with what has landed of it (G2)."""
+    now = dt.datetime.now(dt.UTC)
+    return [
+        PausedStream(
+            stream,
+            now,
+            error.code,
+            error.message,
+            window,
+            tuple(landing for landing in landed.landings if landing.stream == stream),
+        )
+        for stream, error in landed.failed.items()
+    ]
+
+
+def retry_paused(pipeline: OpenPipeline, journal: Journal, report: CycleReport) -> None:
+    """Retry the paused streams that are due, each over the window that advanced without it."""
+    for paused in journal.progress.paused:
+        if paused.window is None or not pipeline.retries.is_due(paused.stream):
+            continue
+        report.event("retry", stream=paused.stream, window=paused.window, since=paused.since)
+        _retry(pipeline, journal, report, paused, paused.window)
+
+
+def _retry(pipeline: OpenPipeline, journal: Journal, report: CycleReport, paused: PausedStream, window: Window) -> None:
+    """Sinks know what landed before by the whole window's id (G2); only the stream's own part of it is read."""
+    isolated = (
+        pipeline.source.apart(window, frozenset([paused.stream]))
+        if isinstance(pipeline.source, IsolatesStreams)
+        else None
+    )
+    own = isolated[0] if isolated else window
+    current = paused
+
+    def save(landings: tuple[Landing, ...]) -> None:
+        nonlocal current
+        current = replace(paused, landed=landings)
+        journal.pause(current)
+
+    try:
+        landed = land_window(
+            pipeline, journal, report, window, read=own, known=paused.landed, save=save, save_last=True, tag=False
+        )
+        error = landed.failed.get(paused.stream)
+    except HeadwaterError as unreadable:
+        if not is_of_one_stream(unreadable):
+            raise
+        error = unreadable  # what it has to read may be gone by now
+    if error:
+        pause(pipeline, journal, report, current, error, known=paused.error)
+        return
+    why = [f"{paused.stream} was paused since {paused.since:%Y-%m-%d %H:%M:%S}"]
+    journal.advance(own, current.landed, why=why, resumed=paused.stream)
+    report.note_landed(own, current.landed)
+    pipeline.acknowledge(journal.mark)
+    pipeline.retries.done(paused.stream)
+
+
+def streams_to_skip(pipeline: OpenPipeline, journal: Journal, report: CycleReport) -> frozenset[str]:
+    """Paused streams that the next plan leaves out.
+
+    Without a mark every stream has to be part of the window, so that all of them start where the settings say.
+    """
+    skipped = [
+        paused
+        for paused in journal.progress.paused
+        if paused.window or (journal.mark and not pipeline.retries.is_due(paused.stream))
+    ]
+    unreported = [paused for paused in skipped if paused.stream not in report.failed_streams]
+    report.warn(*(f"{paused.stream} is paused: {paused.error}" for paused in unreported))
+    return frozenset(paused.stream for paused in skipped)
+
+
+def pause_refused(
+    pipeline: OpenPipeline, journal: Journal, report: CycleReport, plan: Plan, skipped: frozenset[str]
+) -> None:
+    """Pause streams that the source refused before they were part of a window; resume those that it accepts again."""
+    known = {paused.stream: paused for paused in journal.progress.paused if paused.window is None}
+    for stream, error in plan.refused.items():
+        paused = known.get(stream) or PausedStream(stream, dt.datetime.now(dt.UTC), "", "")
+        pause(pipeline, journal, report, paused, error, known=paused.error)
+    accepted: Sequence[str] = [stream for stream in known if stream not in plan.refused and stream not in skipped]
+    if accepted:
+        journal.resume(*accepted)
+        for stream in accepted:
+            pipeline.retries.done(stream)
+
+
+def pause(
+    pipeline: OpenPipeline,
+    journal: Journal,
+    report: CycleReport,
+    stream: PausedStream,
+    error: HeadwaterError,
+    *,
+    known: str = "",
+) -> None:
+    """The cycle has failed, but only for this stream. An error that is `known` already is not put on record again."""
+    report.failed_streams[stream.stream] = error
+    pipeline.retries.failed(stream.stream)
+    report.event("stream failed", stream=stream.stream, code=error.code, message=error.message)
+    if error.message != known:
+        journal.pause(replace(stream, code=error.code, error=error.message), error)

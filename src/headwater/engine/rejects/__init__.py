@@ -1,0 +1,1 @@
+"""Rejects: collected while splits are read, landed before the rows, listed and replayed."""

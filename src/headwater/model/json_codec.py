@@ -1,0 +1,96 @@
+"""Dataclasses ⇄ JSON: one name per field, in the order of the fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import functools
+import types
+import typing
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_NAME = "json"
+
+
+def json_name(name: str) -> Mapping[str, str]:
+    """Metadata of a field whose name in JSON is another: `kind: str = field(metadata=json_name("type"))`."""
+    return {_NAME: name}
+
+
+def to_json(value: Any) -> Any:  # noqa: PLR0911 - one case per kind of value
+    """Dataclasses and mappings as objects, sequences as lists, dates in ISO form, paths as text."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, str):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: to_json(getattr(value, field)) for field, name in _names(type(value)).items()}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, dt.date | dt.datetime):
+        return value.isoformat()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Collection) and not isinstance(value, bytes | bytearray):
+        return [to_json(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def from_json(kind: type[T], data: Mapping[str, Any]) -> T:
+    """The dataclass that the object describes. An absent or null field takes its default; unknown names are ignored.
+
+    Raises KeyError for an absent field without a default.
+    """
+    described: Any = kind
+    hints = _hints(described)
+    values = {}
+    for field, name in _names(described).items():
+        value = data.get(name)
+        if value is not None:
+            values[field] = _decoded(hints[field], value)
+        elif not _has_default(kind, field):
+            if name not in data or not _optional(hints[field]):
+                raise KeyError(name)
+            values[field] = None
+    return kind(**values)
+
+
+def _decoded(hint: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in {typing.Union, types.UnionType}:
+        (inner,) = (member for member in arguments if member is not type(None))
+        return _decoded(inner, value)
+    if origin is tuple:
+        return tuple(_decoded(arguments[0], item) for item in value)
+    if origin is frozenset:
+        return frozenset(_decoded(arguments[0], item) for item in value)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return from_json(hint, value)
+    if hint is dt.datetime:
+        return dt.datetime.fromisoformat(value)
+    return Path(value) if hint is Path else value
+
+
+@functools.cache
+def _names(kind: type) -> Mapping[str, str]:
+    return {field.name: field.metadata.get(_NAME, field.name) for field in dataclasses.fields(kind)}
+
+
+@functools.cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _has_default(kind: type, name: str) -> bool:
+    (field,) = (field for field in dataclasses.fields(kind) if field.name == name)
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+def _optional(hint: Any) -> bool:
+    return type(None) in typing.get_args(hint)

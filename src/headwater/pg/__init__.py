@@ -1,0 +1,1 @@
+"""PostgreSQL for sources, stores of settings and services: connections, errors, types, COPY, the catalog, names."""

@@ -1,0 +1,1 @@
+"""The local stack: real servers on this machine, one recipe each."""

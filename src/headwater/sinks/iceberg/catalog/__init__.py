@@ -1,0 +1,1 @@
+"""Tables through Iceberg's Java API: lookup, creation, commits, tags, the landings in snapshots."""

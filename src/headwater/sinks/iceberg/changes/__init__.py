@@ -1,1 +1,0 @@
-"""Changes become tables: the current state, or the history of every row."""

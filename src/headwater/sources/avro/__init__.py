@@ -1,1 +1,0 @@
-"""Avro as columns. Shared by the sources that bring it."""

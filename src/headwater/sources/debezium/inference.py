@@ -1,0 +1,354 @@
+"""What the events of a window say of their stream: its columns, and its key.
+
+Looked at before the window is read, and kept in the mark: a window that is read again has the columns of the first try
+(G5). Events with schemas are looked at by schema, not one by one; without schemas the columns are found in the rows, by
+the rules of `sources/json/columns.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from headwater.config.sources.kafka import DebeziumSettings
+from headwater.model.errors import InputError, SchemaRefused
+from headwater.model.rows import CHANGE_COLUMNS
+from headwater.sources.ddl_schema import ddl_of, schema_of
+from headwater.sources.debezium.column_types import FieldType, field_type, is_wider, struct_of
+from headwater.sources.debezium.envelope import (
+    Envelopes,
+    NoEvent,
+    Shape,
+    is_envelope,
+    rejection_reason,
+    typed_name,
+    unknown_event_reason,
+)
+from headwater.sources.debezium.positions import known_connectors
+from headwater.sources.json.columns import (
+    EXACT_IN_DOUBLE,
+    Columns,
+    Kinds,
+    check_names,
+    has_constants,
+    is_utf8,
+    observe,
+    one_line_each,
+    with_new,
+)
+from headwater.sources.json.strict import Misfit, document, json_text
+
+_THREADS = 4
+_KEY = " key"  # behind a stream's name: Kafka's topics have no space in theirs
+
+
+def key_entry(stream: str) -> str:
+    """Under which name a mark holds the key of a stream, beside its columns."""
+    return stream + _KEY
+
+
+class ColumnInference:
+    """Over the events of one stream; `complete`: the settings declare all of it, and no event needs to be read."""
+
+    def __init__(self, stream: str, settings: DebeziumSettings, declared: str | None) -> None:
+        self._stream, self._settings = stream, settings
+        self._declared = schema_of(declared) if declared is not None else None
+        self._values, self._keys = Envelopes(), Envelopes()
+        self._shapes: dict[Shape, None] = {}
+        self._rows = Rows()
+        self._threads = ThreadPoolExecutor(_THREADS)  # starts none before there is work
+        self._waiting: deque[tuple[list[bytes], Future[Rows]]] = deque()
+        self._key: tuple[str, ...] = ()
+        self.complete = self._declared is not None and bool(settings.key_of(stream))
+        self._strange = ""  # why the first message that is no event should not be there
+
+    def see(self, values: Sequence[bytes | None], keys: Sequence[bytes | None]) -> None:
+        """Some messages, in their order."""
+        for shape, payload in self._keys.shapes(keys).items():
+            self._see_key(_names(payload) if shape.schema is None else tuple(shape.fields()))
+        for shape, payload in self._values.shapes(values).items():
+            if shape not in self._shapes:
+                self._see_shape(shape, payload)
+            if shape.schema is None and self._declared is None:
+                self._look_at(self._values.grouped(values)[shape].payloads)
+
+    def seen(self) -> set[str]:
+        """When all messages have been: the tables whose rows they are."""
+        while self._waiting:
+            self._see_rows(*self._waiting.popleft())
+        self._threads.shutdown()
+        return self._rows.tables
+
+    def columns(self, known: Columns, taken: set[str]) -> Columns:
+        """The known columns, wider where the events need it, and new ones behind them. Raises SchemaRefused, InputError."""
+        self.seen()
+        if self._declared is not None:
+            return {}
+        made = dict(known)
+        for shape in self._shapes:
+            for name, schema in shape.struct("after").items():
+                self._add(made, name, field_type(schema).column)
+        made = dict(with_new(made, self._rows.kinds))
+        if not made and self._strange:
+            raise InputError(
+                f"{self._stream}: no Debezium event in the window: {self._strange}",
+                hint="leave the topic out, or read it with format: json",
+            )
+        check_names(self._stream, made, {*taken, *CHANGE_COLUMNS})
+        return made
+
+    def key(self, known: Sequence[str], columns: Columns) -> tuple[str, ...]:
+        """The settings' key, or that of the messages. Raises SchemaRefused where it is no longer the one that it was."""
+        names = [*columns, *(self._declared.names if self._declared is not None else ())]
+        wanted = self._settings.key_of(self._stream)
+        found = wanted or self._key or tuple(known)
+        if not wanted and known and self._key and set(known) != set(self._key):
+            raise SchemaRefused(
+                f"{self._stream}: the key was {', '.join(known)}, and is now {', '.join(self._key)}",
+                hint=f"keep the former one, if it still names a row: debezium: {{key: [{', '.join(known)}]}}; "
+                "or rebuild the table in a pipeline of another name",
+            )
+        if missing := [name for name in found if name not in names] if names else []:
+            raise InputError(
+                f"{self._stream}: {', '.join(missing)} of the key is no column", hint="write debezium: {key: [id]}"
+            )
+        return tuple(known) if not wanted and set(known) == set(found) else found
+
+    def _see_key(self, names: tuple[str, ...]) -> None:
+        if self._key and set(names) != set(self._key) and not self._settings.key_of(self._stream):
+            raise SchemaRefused(
+                f"{self._stream}: two keys in one window: {', '.join(self._key)} and {', '.join(names)}",
+                hint="write the one to use: debezium: {key: [id]}",
+            )
+        self._key = self._key or names
+
+    def _see_shape(self, shape: Shape, payload: bytes) -> None:
+        names = shape.fields() if shape.schema is not None else _names(payload)
+        if is_envelope(names):
+            self._see_source(payload)
+            self._shapes[shape] = None
+        elif shape.schema is not None:
+            with contextlib.suppress(NoEvent):
+                self._strange = self._strange or unknown_event_reason(names)
+
+    def _look_at(self, payloads: list[bytes]) -> None:
+        """Beside the reading of further messages: parsers work outside of Python's lock."""
+        self._waiting.append((payloads, self._threads.submit(Rows.seen, payloads)))
+        if len(self._waiting) > _THREADS:
+            self._see_rows(*self._waiting.popleft())
+
+    def _see_rows(self, payloads: list[bytes], found: Future[Rows]) -> None:
+        self._rows.add(found.result())
+        # Without columns no message is decoded: report each that should have been an event (G8).
+        for payload in payloads if not self._rows.kinds and not self._strange else ():
+            with contextlib.suppress(NoEvent):
+                self._strange = self._strange or rejection_reason(payload)
+
+    def _see_source(self, payload: bytes) -> None:
+        try:
+            source = fields_in(dict(document(payload)).get("source"))
+        except Misfit:
+            return  # a reject, when it is read
+        self._rows.tables |= {name for name in [source.get("table")] if isinstance(name, str)}
+        named = source.get("connector")
+        if isinstance(named, str) and named not in known_connectors():
+            raise InputError(
+                f"{self._stream}: events of Debezium's connector for {named} cannot be ordered",
+                hint=f"read those of {', '.join(known_connectors())}, or the raw events with format: json",
+            )
+
+    def _add(self, columns: dict[str, tuple[int, str]], name: str, kind: pa.DataType) -> None:
+        if name not in columns:
+            columns[name] = (1 + max((number for number, _ in columns.values()), default=-1), ddl_of(kind))
+            return
+        number, text = columns[name]
+        held = schema_of(f"a {text}").field("a").type
+        if held == kind or is_wider(held, kind):
+            return
+        if is_wider(kind, held):
+            columns[name] = (number, ddl_of(kind))
+        elif self._settings.type_changes == "new_column":
+            self._add(columns, typed_name(name, kind), kind)
+        else:
+            raise SchemaRefused(
+                f"{self._stream}: column {name} was {text}, and is now {ddl_of(kind)}",
+                hint=f"write debezium: {{type_changes: new_column}}: then new values land in {typed_name(name, kind)}; "
+                "or rebuild the table in a pipeline of another name",
+            )
+
+
+def _names(payload: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(name for name, _ in document(payload))
+    except Misfit:
+        return ()
+
+
+def known_key(entry: Mapping[str, tuple[int, str]] | None) -> tuple[str, ...]:
+    """A key as a mark holds it."""
+    return tuple(sorted(entry or {}, key=lambda name: (entry or {})[name]))
+
+
+def entry_of(key: Sequence[str]) -> dict[str, tuple[int, str]]:
+    return {name: (number, "key") for number, name in enumerate(key)}
+
+
+_KEPT_DIGITS = 15
+_MARGIN = np.zeros(_KEPT_DIGITS + 2, np.uint8)
+_FEW = 16
+_ROWS = ("after", "before")
+
+
+@dataclass
+class Rows:
+    """What has been seen in events."""
+
+    kinds: Kinds = field(default_factory=dict)  # of values, by the column
+    tables: set[str] = field(default_factory=set)  # that the rows are of
+
+    @classmethod
+    def seen(cls, payloads: Sequence[bytes]) -> Rows:
+        """In events: rows after the changes, and before."""
+        made = cls()
+        made.see(payloads)
+        return made
+
+    def see(self, payloads: Sequence[bytes]) -> None:
+        found = _guessed(payloads)
+        if found is not None:
+            self.add(found)
+        elif len(payloads) <= _FEW:
+            for payload in payloads:
+                self._observe(payload)
+        else:
+            middle = len(payloads) // 2
+            self.see(payloads[:middle])
+            self.see(payloads[middle:])
+
+    def add(self, other: Rows) -> None:
+        for name, seen in other.kinds.items():
+            self.kinds.setdefault(name, set()).update(seen)
+        self.tables |= other.tables
+
+    def _observe(self, payload: bytes) -> None:
+        try:
+            event = dict(document(payload))
+        except Misfit:
+            return
+        for row in (event.get(name) for name in _ROWS):
+            if is_object(row):
+                observe([json_text(row).encode()], self.kinds)
+        self.tables |= {name for name in [fields_in(event.get("source")).get("table")] if isinstance(name, str)}
+
+
+def _guessed(payloads: Sequence[bytes]) -> Rows | None:
+    joined = one_line_each(payloads)
+    if joined is None:
+        return None
+    letters = np.frombuffer(joined, np.uint8)
+    table = _read(joined, letters)
+    if table is None or table.num_rows != len(payloads):
+        return None
+    made = Rows()
+    for column in (table.column(name).combine_chunks() for name in _ROWS if name in table.column_names):
+        kind = column.type
+        fields = zip([one.name for one in kind], column.flatten(), strict=True) if pa.types.is_struct(kind) else ()
+        for name, values in fields:
+            seen = _kinds(values, letters)
+            if seen is None:
+                return None
+            made.kinds.setdefault(name, set()).update(seen)
+    made.tables = _tables(table)
+    return made
+
+
+def read_rows(payloads: Sequence[bytes]) -> list[pa.Field]:
+    """What Arrow takes the fields of rows for; none where it could be wrong."""
+    joined = one_line_each(payloads) if payloads else None
+    table = None if joined is None else _read(joined, np.frombuffer(joined, np.uint8))
+    if table is None or "after" not in table.column_names:
+        return []
+    kind = table.schema.field("after").type
+    return list(kind) if pa.types.is_struct(kind) else []
+
+
+def _tables(table: pa.Table) -> set[str]:
+    kind = table.schema.field("source").type if "source" in table.column_names else pa.null()
+    if not pa.types.is_struct(kind) or kind.get_field_index("table") < 0:
+        return set()
+    names = pc.struct_field(table.column("source"), "table").unique().to_pylist()
+    return {name for name in names if isinstance(name, str)}
+
+
+def _read(joined: bytes, letters: np.ndarray) -> pa.Table | None:
+    if has_constants(letters) or not is_utf8(joined):
+        return None
+    try:
+        return pj.read_json(pa.py_buffer(joined), pj.ReadOptions(use_threads=False, block_size=len(joined) + 1))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _kinds(column: pa.Array, letters: np.ndarray) -> set[str] | None:
+    """None: the strict parser must decide."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return set()
+    if pa.types.is_boolean(kind):
+        return {"boolean"}
+    if pa.types.is_floating(kind):
+        # Whole numbers among fractions are doubles for Arrow, also those that no double holds.
+        inexact = _has_long_fractions(letters) or pc.max(pc.abs(column)).as_py() >= EXACT_IN_DOUBLE
+        return None if inexact else {"double"}
+    if pa.types.is_integer(kind):
+        found = pc.min_max(column).as_py()
+        return {"bigint" if max(-found["min"], found["max"]) <= EXACT_IN_DOUBLE else "long bigint"}
+    return {"json"} if pa.types.is_nested(kind) else {"string"}  # texts that look like moments are texts
+
+
+def _has_long_fractions(letters: np.ndarray) -> bool:
+    """Whether more than fifteen digits stand side by side around a point: then at least eight of them on one side."""
+    digits = np.concatenate((_MARGIN, letters, _MARGIN)) - ord("0") <= 9  # noqa: PLR2004 - it wraps around
+    points = np.flatnonzero(letters == ord(".")) + len(_MARGIN)
+    before, after = (digits[points + side * 3] & digits[points + side * 8] for side in (-1, 1))  # most have none there
+    points = points[before | after]
+    span = np.arange(1, _KEPT_DIGITS + 2)
+    held = (digits[points[:, None] + side * span] for side in (-1, 1))
+    count = sum(np.cumprod(one, axis=1, dtype=np.uint8).sum(axis=1) for one in held)
+    return bool(np.any(count > _KEPT_DIGITS))
+
+
+def is_object(value: object) -> bool:
+    """Of what `document` returns: its arrays are lists, its objects a subclass of list."""
+    return isinstance(value, list) and type(value) is not list
+
+
+def fields_in(value: Any) -> dict[str, Any]:
+    """Of an object; of anything else none."""
+    return dict(value) if is_object(value) else {}
+
+
+class StructParser:
+    """An object whose fields are columns."""
+
+    def __init__(self, kinds: Mapping[str, FieldType]) -> None:
+        self._kind = struct_of(kinds)
+
+    def row(self, value: bytes) -> tuple[Any, ...]:
+        """Raises Misfit."""
+        found: dict[str, Any] = self._kind.exact(document(value))
+        return tuple(found.values())
+
+    def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+        fields = list(self._kind.wire)
+        columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(fields)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

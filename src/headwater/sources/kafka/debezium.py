@@ -1,0 +1,112 @@
+"""Debezium's events in Kafka's topics, each of which is a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.config.sources.kafka import KafkaSourceSettings
+from headwater.model.rows import POSITION, Changes, OnReject, Rows, Split
+from headwater.sources.ddl_schema import schema_of
+from headwater.sources.debezium.decoder import EventDecoder, EventFormat
+from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages
+from headwater.sources.debezium.inference import ColumnInference, entry_of, key_entry, known_key
+from headwater.sources.json.columns import Columns, ddl_of
+from headwater.sources.kafka.client import OffsetRange, Reading, messages
+from headwater.sources.kafka.decoder import (
+    Message,
+    message_reject,
+    metadata_columns,
+    metadata_fields,
+    with_readable_keys,
+)
+
+
+@dataclass(frozen=True)
+class EventMessageFormat:
+    """How the messages of one topic become change rows; sent to the executors."""
+
+    reading: EventFormat
+    metadata: tuple[tuple[str, str], ...]
+    key_as: str
+
+    @property
+    def stream(self) -> str:
+        return self.reading.stream
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.reading.schema, *metadata_fields(self.metadata, self.key_as)])
+
+    def decoder(self) -> EventMessages:
+        return EventMessages(self)
+
+    def rows(self, splits: tuple[Split, ...]) -> Rows:
+        named = dict(self.metadata)
+        event_key = (named["partition"], named["offset"]) if {"partition", "offset"} <= named.keys() else ()
+        changes = Changes(tuple(self.reading.columns.names), event_key, named.get("timestamp", ""))
+        return Rows(self.stream, self.schema, self.reading.key, (POSITION,), splits, changes=changes)
+
+
+class EventMessages:
+    """Makes the batches of one split."""
+
+    def __init__(self, decoding: EventMessageFormat) -> None:
+        self._decoding, self._schema = decoding, decoding.schema
+        self._rows = EventDecoder(decoding.reading)
+        self._text_key = decoding.key_as == "text" and any(name == "key" for name, _ in decoding.metadata)
+
+    def batch(self, found: Sequence[Message], on_reject: OnReject) -> pa.RecordBatch | None:
+        """The rows of the messages that are changes; those that should be and are not are handed to `on_reject`."""
+        stream = self._decoding.stream
+        found = with_readable_keys(stream, found, on_reject) if self._text_key else found
+        made = self._rows.decode(
+            Messages([one.value() for one in found], lambda n: found[n].key(), lambda n: _old_key(found[n]))
+        )
+        for index, reason in made.rejected:
+            on_reject(message_reject(stream, found[index], reason))
+        if not made.rows.num_rows:
+            return None
+        whole = len(made.message_indices) == len(found)
+        rows = found if whole else [found[index] for index in np.asarray(made.message_indices).tolist()]
+        columns = [*made.rows.columns, *metadata_columns(self._decoding.metadata, rows)]
+        typed = [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, schema=self._schema)
+
+
+def _old_key(message: Message) -> bytes | None:
+    return next((value for name, value in message.headers() or () if name == OLD_KEY_HEADER), None)
+
+
+def columns_after(
+    known: Mapping[str, Columns], ranges: Iterable[OffsetRange], reading: Reading, settings: KafkaSourceSettings
+) -> dict[str, Columns]:
+    """The columns and the key of every topic, with what the messages of the ranges bring."""
+    made = dict(known)
+    taken = set(settings.metadata_columns.values())
+    for topic, group in groupby(ranges, key=lambda each: each.topic):
+        look = ColumnInference(topic, settings.debezium, settings.schema)
+        for wanted in group if not look.complete else ():
+            for batch in messages(reading, wanted):
+                look.see([one.value() for one in batch], [one.key() for one in batch])
+        columns = look.columns(known.get(topic, {}), taken)
+        key = look.key(known_key(known.get(key_entry(topic))), columns)
+        made |= {name: found for name, found in ((topic, columns), (key_entry(topic), entry_of(key))) if found}
+    return made
+
+
+def decoding_of(settings: KafkaSourceSettings, topic: str, columns: Mapping[str, Columns]) -> EventMessageFormat | None:
+    """None where nothing in the topic has been a change yet."""
+    found = columns.get(topic, {})
+    if settings.schema is None and not found:
+        return None
+    table = schema_of(settings.schema or ddl_of(found))
+    # A truncation has no key, so that its columns can be NULL.
+    nullable = pa.schema([field.with_nullable(True) for field in table])  # noqa: FBT003 - Arrow's own signature
+    key = known_key(columns.get(key_entry(topic)))
+    reading = EventFormat(topic, nullable, key, settings.schema is not None, settings.debezium)
+    return EventMessageFormat(reading, tuple(settings.metadata_columns.items()), settings.key_as)

@@ -1,0 +1,1 @@
+"""Event notifications from object stores: they say where to look between two listings."""

@@ -1,0 +1,100 @@
+"""Our own messages in the WAL: labels, cuts and heartbeats.
+
+They are transactional: each comes as a transaction of its own, with a commit that a window can end behind. One that is not
+comes alone, between the commits of others, and even of a transaction that is rolled back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from headwater.model.errors import InputError
+from headwater.model.lsn_mark import lsn_number, lsn_text
+from headwater.model.source import check_label, label_problem
+from headwater.pg.connection import PostgresSession
+
+PREFIX = "headwater"
+
+_LONGEST = 4096
+# A label that was promised must survive a crash of the server, whatever the role's default is.
+_EMIT = """
+SELECT set_config('synchronous_commit', 'on', true),
+    CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_logical_emit_message(true, %s, %s::bytea)::text END"""
+
+
+@dataclass(frozen=True)
+class Label:
+    """The moment has a name: the tables get a tag."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A verification asks for a window that ends right before this LSN."""
+
+    lsn: int
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Nothing but a commit, so that the slot can move on."""
+
+
+Note = Label | Cut | Heartbeat
+
+
+def label_note(text: str) -> bytes:
+    """Raises InputError for what cannot be a label."""
+    check_label(text)
+    return _json({"label": text})
+
+
+def cut_note(lsn: int) -> bytes:
+    return _json({"cut": lsn_text(lsn)})
+
+
+def heartbeat_note() -> bytes:
+    return _json({"heartbeat": 1})
+
+
+def parse_note(prefix: str, content: bytes) -> Note | None:
+    """A message of the WAL. None: it is not ours, or it is damaged; every role may write messages."""
+    if prefix != PREFIX or len(content) > _LONGEST:
+        return None
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    match data:
+        case {"label": str(text), **rest} if not rest and not label_problem(text):
+            return Label(text)
+        case {"cut": str(place), **rest} if not rest:
+            return _cut(place)
+        case {"heartbeat": 1, **rest} if not rest:
+            return Heartbeat()
+        case _:
+            return None
+
+
+def emit(session: PostgresSession, note: bytes) -> int:
+    """Write it into the WAL, durably. Returns its LSN; its transaction ends a little behind that."""
+    ((_, place),) = session.fetch(_EMIT, [PREFIX, note])
+    if place is None:
+        raise InputError(
+            f"{session.address}: this server is a standby, which cannot write WAL messages",
+            hint="write it on the primary; it reaches the standby with the WAL",
+        )
+    return lsn_number(place)
+
+
+def _json(data: dict[str, object]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _cut(place: str) -> Cut | None:
+    try:
+        return Cut(lsn_number(place))
+    except ValueError:
+        return None

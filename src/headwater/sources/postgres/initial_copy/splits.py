@@ -1,0 +1,165 @@
+"""A part of a copy that an executor reads: ranges of pages, in the snapshot that all of the copy is read in."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headwater.model.errors import ValueNotKept
+from headwater.model.rows import (
+    OP,
+    POSITION,
+    SOURCE_TIME,
+    ExactBatch,
+    InexactValues,
+    OnReject,
+    RowIdentity,
+    RowTexts,
+    exact_rows,
+    position,
+)
+from headwater.model.secret import Secret
+from headwater.model.types import Column, arrow_schema
+from headwater.pg.copy.binary import decode, exact_batch
+from headwater.pg.copy.stream import Chunk
+from headwater.sources.postgres.catalog import ROW
+from headwater.sources.postgres.initial_copy.pages import (
+    CopiedColumn,
+    HeapRange,
+    Numbers,
+    item_of,
+    numbered,
+    values_end,
+)
+from headwater.sources.postgres.initial_copy.reader import HeapQuery, HeapReader
+from headwater.sources.postgres.initial_copy.snapshot import DEFAULT, Tuning
+
+_PLACE = "ctid"  # names a row that has no key
+_WAL_BOOL = {"true": "t", "false": "f"}  # a bool as the WAL has it
+
+
+@dataclass(frozen=True)
+class CopySplit:
+    """Some pages of a table. A connection that breaks costs no row and doubles none (`reader.py`)."""
+
+    stream: str
+    url: Secret  # prints as ****
+    snapshot: str
+    ranges: tuple[HeapRange, ...]
+    place: int  # of the snapshot in the WAL
+    moment: int
+    key: tuple[str, ...]
+    columns: tuple[CopiedColumn, ...] = field(repr=False)
+    schema: pa.Schema = field(repr=False)
+    homes: Mapping[str, str] = field(repr=False)  # column of the table → column of the stream
+    where: str = field(repr=False, default="")  # may hold values
+    replaces: bool = False  # begins with the truncate of what landed before
+    tuning: Tuning = DEFAULT
+
+    @property
+    def rows(self) -> int | None:
+        counts = [heap.rows for heap in self.ranges]
+        return None if None in counts else sum(count or 0 for count in counts) + self.replaces
+
+    def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
+        return exact_rows(self._checked_parts() if on_reject is None else self.read_exact(), self._names(), on_reject)
+
+    def _checked_parts(self) -> Iterator[ExactBatch]:
+        for part in self.read_exact():
+            for unkept in part.inexact:
+                raise self._not_kept(unkept)
+            yield part
+
+    def read_exact(self) -> Iterator[ExactBatch]:
+        batches = ChangeBatches(self.schema, self.homes, self.place, self.moment)
+        if self.replaces:
+            yield ExactBatch(batches.truncate(), (), lambda _: ())
+        reader = HeapReader(HeapQuery(self.stream, self.url, self.snapshot, self.columns, self.where, self.tuning))
+        columns = [Column(column.name, column.kind, nullable=True) for column in self.columns]
+        try:
+            for heap in self.ranges:
+                for chunk, places in reader.chunks(heap):
+                    values = self._values(chunk, columns)
+                    change = batches.read(values.batch, numbered(places, heap.number))
+                    yield ExactBatch(change, values.inexact, _Written(self, values, places))
+        finally:
+            reader.close()
+
+    def _values(self, chunk: Chunk, columns: list[Column]) -> ExactBatch:
+        schema = arrow_schema(columns)
+        batch, misfits = decode(chunk.data, chunk.starts, values_end(chunk), schema, self.stream)
+        return exact_batch(batch, columns, schema, misfits)
+
+    def _names(self) -> RowIdentity:
+        columns = [Column(one.name, one.kind, nullable=True, declared=one.declared) for one in self.columns]
+        if not self.key:
+            columns.append(Column(_PLACE, "string", nullable=False))
+        return RowIdentity(self.stream, tuple(columns), self.key, _PLACE)
+
+    def _not_kept(self, unkept: InexactValues) -> ValueNotKept:
+        column, count = self.columns[unkept.position], len(unkept.texts)
+        return ValueNotKept(
+            f"{self.stream}: column {column.name} ({column.declared or column.kind}) has at least {count} "
+            f"value{'s' if count != 1 else ''} {unkept.what}; {column.kind} cannot keep such values exactly",
+            hint=f"read the column as text (as_text: {{{self.stream}: [{column.name}]}}), or leave those rows out "
+            f"(where: {{{self.stream}: …}})",
+        )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Rows as the WAL would have them, one by one: for the few rejects."""
+
+    split: CopySplit
+    values: ExactBatch
+    places: Numbers
+
+    def __call__(self, row: int) -> RowTexts:
+        kinds = (column.kind for column in self.split.columns)
+        texts = zip(self.values.row_texts(row), kinds, strict=True)
+        made = [_WAL_BOOL.get(text or "", text) if kind == "bool" else text for text, kind in texts]
+        page, item = item_of(int(self.places[row]))
+        return made if self.split.key else [*made, f"({page},{item})"]
+
+
+_TRUNCATES, _READS = 1, 2  # minor numbers of positions (`model/rows.py`)
+
+
+class ChangeBatches:
+    """Makes the batches of one split, in the stream's schema."""
+
+    def __init__(self, schema: pa.Schema, homes: Mapping[str, str], place: int, moment: int) -> None:
+        self._schema, self._place, self._moment = schema, place, moment
+        self._sources = {home: name for name, home in homes.items()}
+        self._alike: dict[str, pa.Array] = {}  # columns with one value in all rows, as long as was needed so far
+
+    def truncate(self) -> pa.RecordBatch:
+        """One row: all that landed of the table before is gone."""
+        row = {OP: "t", POSITION: self._position(_TRUNCATES), SOURCE_TIME: self._moment, ROW: 0}
+        return pa.RecordBatch.from_pylist([row], schema=self._schema)
+
+    def read(self, values: pa.RecordBatch, rows: Numbers) -> pa.RecordBatch:
+        """Values where they live, NULL in columns that the table has no more."""
+        arrays = [self._array(field, values, rows) for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, field: pa.Field, values: pa.RecordBatch, rows: Numbers) -> pa.Array:
+        if field.name == ROW:
+            return pa.array(rows, pa.int64())
+        if field.name in self._sources:
+            found = values.column(self._sources[field.name])
+            return found if found.type == field.type else found.cast(field.type)
+        known = self._alike.get(field.name)
+        if known is None or len(known) < len(rows):
+            known = self._alike[field.name] = self._repeated(field, len(rows))
+        return known.slice(0, len(rows))
+
+    def _repeated(self, field: pa.Field, count: int) -> pa.Array:
+        value = {OP: "r", POSITION: self._position(_READS), SOURCE_TIME: self._moment}.get(field.name)
+        return pa.nulls(count, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), count)
+
+    def _position(self, minor: int) -> decimal.Decimal:
+        return decimal.Decimal(position(self._place, minor))

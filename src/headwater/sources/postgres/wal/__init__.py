@@ -1,0 +1,1 @@
+"""From the slot's pgoutput messages to change rows: peeked and decoded in one pass."""

@@ -1,0 +1,266 @@
+"""What PostgreSQL's plugin `pgoutput` writes (protocol version 1): messages, the tuples in them, and texts as exact values (G8)."""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.model.errors import RunError
+from headwater.model.types import OUTSIDE_YEARS, arrow_type
+from headwater.pg.copy.binary import NOT_FINITE, TOO_LONG, Numbers
+from headwater.sources.postgres.catalog import Layout, WalColumn
+
+# | letter | what it is |
+# | --- | --- |
+# | B, C | begin and commit of a transaction; all of it stands between them |
+# | R | a table's layout, before its first row and when it changes |
+# | I, U, D, T | rows inserted, updated, deleted; tables truncated |
+# | M | a logical message, of any role |
+# | Y, O | a type's name, and where a transaction came from first: ignored |
+
+BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE, MESSAGE = b"BCRIUDTM"
+_KNOWN = b"BCRIUDTMYO"
+OURS = b"headwater"
+"""The prefix of our messages; others' may be many, and large."""
+
+EPOCH = 946_684_800_000_000
+"""2000, from where PostgreSQL counts microseconds, seen from 1970."""
+
+BEGINS = [("letter", "u1"), ("lsn", ">i8"), ("time", ">i8"), ("transaction", ">u4")]
+COMMITS = [("letter", "u1"), ("flags", "u1"), ("lsn", ">i8"), ("end", ">i8"), ("time", ">i8")]
+_TRANSACTIONAL = 1
+_Form = str | list[tuple[str, str]]
+
+
+class Note(NamedTuple):
+    prefix: str
+    content: bytes
+
+
+def read(data: Numbers, at: Numbers, form: _Form) -> Numbers:
+    """What has that form, at each of these places; any byte may be one. `data` reaches behind the last."""
+    layout: np.dtype[Any] = np.dtype(form)
+    every = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data.data, strides=(1,))
+    return every[at].view(layout)
+
+
+def letters(data: Numbers, starts: Numbers) -> Numbers:
+    """The type of each message. Raises RunError at an unknown one."""
+    found = data[starts]
+    unknown = np.bincount(found, minlength=256)
+    unknown[list(_KNOWN)] = 0
+    if unknown.any():
+        raise RunError(f"the WAL holds messages of the unknown type {chr(int(unknown.argmax()))!r}")
+    return found
+
+
+def ours(data: Numbers, at: Numbers) -> Numbers:
+    """Which messages M are transactional and have our prefix. One outside of a transaction has no position."""
+    words = np.frombuffer(OURS + b"\0", np.uint8)
+    found = read(data, at, [("letter", "u1"), ("flags", "u1"), ("lsn", ">i8"), ("prefix", f"{len(words)}u1")])
+    return np.asarray((found["flags"] == _TRANSACTIONAL) & (found["prefix"] == words).all(axis=1))
+
+
+def note(message: bytes) -> Note:
+    prefix, _, rest = message[10:].partition(b"\0")
+    (size,) = struct.unpack_from(">I", rest)
+    return Note(prefix.decode(), rest[4 : 4 + size])
+
+
+def truncated(message: bytes) -> tuple[int, ...]:
+    """The tables' oids; the flags (CASCADE, RESTART IDENTITY) say nothing that rows need: cascaded tables are listed."""
+    (count,) = struct.unpack_from(">I", message, 1)
+    return struct.unpack_from(f">{count}I", message, 6)
+
+
+def layout(message: bytes) -> Layout:
+    (oid,) = struct.unpack_from(">I", message, 1)
+    schema, name, rest = message[5:].split(b"\0", 2)
+    identity, (count,) = chr(rest[0]), struct.unpack_from(">H", rest, 1)
+    columns, at = [], 3
+    for _ in range(count):
+        end = rest.index(b"\0", at + 1)
+        kind, modifier = struct.unpack_from(">Ii", rest, end + 1)
+        columns.append(WalColumn(rest[at + 1 : end].decode(), kind, modifier, bool(rest[at] & 1)))
+        at = end + 9
+    made: Any = identity  # the four letters that pgoutput writes
+    return Layout(oid, schema.decode() or "pg_catalog", name.decode(), made, tuple(columns))
+
+
+# A tuple is its number of columns, and for each of them a letter: `t` a text with its length, `n` NULL, `u` a value in
+# TOAST that did not change and is not sent. Texts stay where they are until Arrow gathers them.
+
+TEXT, NULL, UNCHANGED = b"tnu"
+_COUNT = 2  # bytes of the number of columns
+_LENGTH = 5  # bytes of letter and length
+
+
+@dataclass
+class Cells:
+    """One column's values in some rows."""
+
+    begins: Numbers
+    ends: Numbers
+    letters: Numbers
+
+    def take(self, rows: Numbers) -> Cells:
+        return Cells(self.begins[rows], self.ends[rows], self.letters[rows])
+
+    def put(self, rows: Numbers, others: Cells) -> None:
+        self.begins[rows], self.ends[rows], self.letters[rows] = others.begins, others.ends, others.letters
+
+    def clear(self, rows: Numbers) -> None:
+        """Make them NULL."""
+        self.ends[rows] = self.begins[rows]
+        self.letters[rows] = NULL
+
+    def filled_from(self, others: Cells) -> None:
+        """A value that is not sent is what it was before, where that was sent."""
+        rows = np.flatnonzero((self.letters == UNCHANGED) & (others.letters == TEXT))
+        if len(rows):
+            self.put(rows, others.take(rows))
+
+
+def tuples_at(data: Numbers, at: Numbers, columns: int) -> tuple[list[Cells], Numbers]:
+    """The columns of the tuples that begin at these places, and where the tuples end."""
+    if (read(data, at, ">u2") != columns).any():
+        raise RunError(f"the WAL holds a row that has not the {columns} columns of its table")
+    found = []
+    at = at + _COUNT
+    for _ in range(columns):
+        head = read(data, at, [("letter", "u1"), ("length", ">i4")])
+        letters = head["letter"].copy()
+        told = letters == TEXT
+        if told.all():
+            begins = at + _LENGTH
+            ends = begins + head["length"]
+        else:
+            if not (told | (letters == NULL) | (letters == UNCHANGED)).all():
+                raise RunError("the WAL holds a value of an unknown form")
+            begins = at + np.where(told, _LENGTH, 1)
+            ends = begins + np.where(told, head["length"], 0)
+        found.append(Cells(begins, ends, letters))
+        at = ends
+    return found, at.copy()  # cells are written to
+
+
+def texts(data: pa.Buffer, cells: Cells) -> pa.Array:
+    """The values as bytes; NULL where a value is absent."""
+    count = len(cells.begins)
+    # Values and what lies between them, in turn: one array over the messages, of which Arrow takes every other.
+    edges = np.empty(2 * count + 1, np.int32)
+    edges[0:-1:2], edges[1::2] = cells.begins, cells.ends
+    edges[-1] = cells.ends.max(initial=0)
+    spread = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), data])
+    taken = spread.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    told = cells.letters == TEXT
+    if told.all():
+        return taken
+    validity = pa.py_buffer(np.packbits(told, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), count, [validity, *taken.buffers()[1:]])
+
+
+# Whole columns are cast at once, by casts that raise rather than alter. Where one does, its different texts are looked at
+# again: those that have no place in the type come beside the column, which is NULL there.
+
+_NOT_UTF8 = "that are not UTF-8"
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_BYTEA = b"\\x"
+
+
+class Typed(NamedTuple):
+    array: pa.Array
+    unkept: Mapping[int, str]  # row → what is wrong with its value, in words that follow "values"
+
+
+def typed(texts: pa.Array, kind: str) -> Typed:
+    """Texts as bytes → values of a kind (`model/types.py`)."""
+    try:
+        return Typed(_cast(texts, kind), {})
+    except (pa.ArrowInvalid, binascii.Error):
+        return _one_by_one(texts, kind)
+
+
+def _cast(texts: pa.Array, kind: str) -> pa.Array:
+    match kind:
+        case "string":
+            return texts.cast(pa.string())  # raises where the bytes are not UTF-8
+        case "bool":
+            return _bools(texts)
+        case "binary":
+            return _bytes(texts)
+    return texts.view(pa.string()).cast(arrow_type(kind))
+
+
+def _bools(texts: pa.Array) -> pa.Array:
+    true = pc.equal(texts, b"t")
+    if not pc.all(pc.or_(true, pc.equal(texts, b"f")), min_count=0).as_py():
+        raise pa.ArrowInvalid("neither t nor f")
+    return true
+
+
+def _bytes(texts: pa.Array) -> pa.Array:
+    r"""`\x` and two digits for each byte: the digits of all values are turned at once."""
+    told = texts.drop_null()
+    if not len(told):
+        return pa.nulls(len(texts), pa.binary())
+    edges = np.frombuffer(told.buffers()[1], np.int32, len(told) + 1, told.offset * 4)
+    letters = np.frombuffer(told.buffers()[2] or b"", np.uint8)[edges[0] : edges[-1]]
+    begins, sizes = edges[:-1] - edges[0], np.diff(edges)
+    if sizes.min() < len(_BYTEA) or (sizes % 2).any():
+        raise pa.ArrowInvalid("half a byte")
+    digits = np.ones(len(letters), np.bool_)
+    for place, letter in enumerate(_BYTEA):
+        if (letters[begins + place] != letter).any():
+            raise pa.ArrowInvalid(r"not \x")
+        digits[begins + place] = False
+    held = binascii.unhexlify(letters[digits].data)
+    valid = texts.is_valid().to_numpy(zero_copy_only=False)
+    lengths = np.zeros(len(texts) + 1, np.int32)
+    lengths[1:][valid] = sizes // 2 - 1
+    offsets, validity = np.cumsum(lengths, dtype=np.int32), pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(texts), [validity, pa.py_buffer(offsets), pa.py_buffer(held)])
+
+
+def _one_by_one(texts: pa.Array, kind: str) -> Typed:
+    """What cannot be kept is mostly one text many times: infinity, NaN."""
+    encoded = texts.dictionary_encode()
+    different = encoded.dictionary
+    bad = _bad(different, kind)
+    wrong = {place: _why(different[place].as_py(), kind) for place in bad}
+    kept = np.ones(len(different), np.bool_)
+    kept[bad] = False
+    good = _cast(pc.if_else(pa.array(kept), different, pa.scalar(None, different.type)), kind)
+    places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(np.isin(places, bad))
+    return Typed(good.take(encoded.indices), {int(row): wrong[int(places[row])] for row in rows})
+
+
+def _bad(texts: pa.Array, kind: str, base: int = 0) -> list[int]:
+    """The places of the texts that cannot be cast, by halves."""
+    try:
+        _cast(texts, kind)
+    except (pa.ArrowInvalid, binascii.Error):
+        if len(texts) == 1:
+            return [base]
+    else:
+        return []
+    half = len(texts) // 2
+    return _bad(texts[:half], kind, base) + _bad(texts[half:], kind, base + half)
+
+
+def _why(text: bytes, kind: str) -> str:
+    if kind == "string":
+        return _NOT_UTF8
+    if kind in ("date", "timestamp", "timestamptz"):
+        return OUTSIDE_YEARS
+    if kind.startswith("decimal"):
+        return NOT_FINITE if text.decode(errors="replace") in _NOT_FINITE else TOO_LONG
+    return f"that are no {kind}"

@@ -1,0 +1,280 @@
+"""A slot's WAL, read once: typed change rows of the captured tables, decoded some megabytes at a time into files; logical messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.model.errors import RunError
+from headwater.model.rows import Reject
+from headwater.pg.connection import Connection
+from headwater.pg.copy.binary import Numbers
+from headwater.sources.postgres.catalog import Commit, Layout
+from headwater.sources.postgres.wal import messages as wire
+from headwater.sources.postgres.wal.decoder import Decoder, RawRows, joined, taken
+from headwater.sources.postgres.wal.messages import read
+from headwater.sources.postgres.wal.segment import Part, Segment, segment_schema
+from headwater.sources.postgres.wal.transactions import (
+    DEFAULT,
+    Peek,
+    Placed,
+    Transactions,
+    Tuning,
+    WalMessage,
+    read_slot,
+)
+
+__all__ = ["Segment", "TableRequest", "WalMessage", "WalRead", "read_wal"]
+
+
+@dataclass(frozen=True)
+class WalRead:
+    """What a peek brought. Transactions that were known before count, but for their rows and notes."""
+
+    first: Commit | None
+    last: Commit | None
+    last_known: Commit | None
+    first_new: Commit | None
+    transactions: int
+    messages: int
+    segments: tuple[Segment, ...]
+    notes: tuple[WalMessage, ...]
+
+
+def read_wal(
+    connection: Connection,
+    peek: Peek,
+    tables: Mapping[int, TableRequest],
+    kinds: Kinds,
+    folder: Path,
+    *,
+    after: int,
+    era: int = 0,
+    stop: Callable[[WalMessage], bool],
+    tuning: Tuning = DEFAULT,
+) -> WalRead:
+    """Read until the peek ends, or behind the first new transaction with a note at which to `stop`.
+
+    `tables` by their oids: other tables' rows are only counted. `after` is the end of the last transaction that is known.
+    The connection is closed unless all was read. Memory does not grow with transactions, only with the largest row.
+    """
+    transactions = Transactions(after, peek.upto, stop)
+    spool = Spool(folder, kinds, era, tuning)
+    router = RowRouter(tables, spool)
+    try:
+        with closing(read_slot(connection, peek, tuning)) as found:
+            for messages in found:
+                router.add(transactions.placed(messages))
+                spool.settle()
+                if transactions.ended:
+                    break
+    except BaseException:
+        connection.close()
+        raise
+    if transactions.ended:
+        connection.close()
+    transactions.finish()
+    return WalRead(
+        transactions.first,
+        transactions.last,
+        transactions.last_known,
+        transactions.first_new,
+        transactions.count,
+        transactions.messages,
+        spool.finish(),
+        tuple(transactions.notes),
+    )
+
+
+class RowRouter:
+    """Hands every row to the writer of its table's current layout."""
+
+    def __init__(self, tables: Mapping[int, TableRequest], spool: Spool) -> None:
+        self._tables, self._spool = tables, spool
+        self._layouts: dict[int, Layout] = {}
+        self._writers: dict[int, SegmentWriter] = {}
+
+    def add(self, placed: Placed) -> None:
+        begin = 0
+        for index in np.flatnonzero((placed.letters == wire.RELATION) | (placed.letters == wire.TRUNCATE)).tolist():
+            message = placed.message(index)
+            if placed.letters[index] == wire.TRUNCATE:
+                self._rows(placed, begin, index)
+                self._truncate(placed, index, wire.truncated(message))
+                begin = index
+            elif self._differs(layout := wire.layout(message)):
+                self._rows(placed, begin, index)
+                self._layouts[layout.oid] = layout
+                self._writers.pop(layout.oid, None)
+                begin = index
+        self._rows(placed, begin, len(placed.letters))
+
+    def _differs(self, layout: Layout) -> bool:
+        """Whether rows of the table may have come before that have another one. The first layout cuts nothing."""
+        if layout.oid not in self._tables:
+            return False
+        known = self._layouts.setdefault(layout.oid, layout)
+        return known != layout
+
+    def _rows(self, placed: Placed, begin: int, until: int) -> None:
+        """The rows among these messages, to their writers."""
+        letters = placed.letters[begin:until]
+        found = begin + np.flatnonzero((letters == wire.INSERT) | (letters == wire.UPDATE) | (letters == wire.DELETE))
+        oids = read(placed.messages.data, placed.messages.starts[found] + 1, ">u4")
+        for oid, rows in _by_number(oids.astype(np.int64), found):
+            order = self._tables.get(oid)
+            if order is None:
+                continue
+            wanted = rows[placed.lsns[rows] >= order.lowest]
+            if len(wanted):
+                self._writer(oid, order).add(taken(placed, wanted))
+
+    def _truncate(self, placed: Placed, index: int, oids: tuple[int, ...]) -> None:
+        numbers = (placed.lsns, placed.numbers, placed.times, placed.transactions)
+        for oid in oids:
+            order = self._tables.get(oid)
+            if order is not None and placed.lsns[index] >= order.lowest:
+                self._writer(oid, order).truncate(*(int(each[index]) for each in numbers))
+
+    def _writer(self, oid: int, order: TableRequest) -> SegmentWriter:
+        if oid not in self._writers:
+            if oid not in self._layouts:
+                raise RunError(f"{order.stream}: the WAL holds rows of the table before its columns")
+            self._writers[oid] = self._spool.writer(self._layouts[oid], order)
+        return self._writers[oid]
+
+
+def _by_number(numbers: Numbers, items: Numbers) -> list[tuple[int, Numbers]]:
+    """Items of each number, in their order."""
+    if not len(numbers):
+        return []
+    if (numbers == numbers[0]).all():
+        return [(int(numbers[0]), items)]
+    order = np.argsort(numbers, kind="stable")
+    edges = np.flatnonzero(np.diff(numbers[order])) + 1
+    groups = np.split(items[order], edges)
+    return [(int(numbers[order[at]]), group) for at, group in zip([0, *edges.tolist()], groups, strict=True)]
+
+
+# Tables whose rows come in turn would make small batches if each chunk were decoded when it comes. So rows wait for others
+# of their layout; all that wait together is bounded, however many tables there are.
+
+Kinds = Callable[[Layout], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """A table whose changes are wanted: of transactions that committed at `since` or later and end behind `after`."""
+
+    stream: str
+    since: int
+    after: int
+    key: tuple[str, ...]
+
+    @property
+    def lowest(self) -> int:
+        """Marks are ends of commits: what committed before one ends there or earlier, and what did not ends later."""
+        return max(self.since, self.after)
+
+
+class Spool:
+    """The segments of one read of the WAL, in a folder."""
+
+    def __init__(self, folder: Path, kinds: Kinds, era: int, tuning: Tuning = DEFAULT) -> None:
+        self._folder, self._kinds, self._era, self._tuning = folder, kinds, era, tuning
+        self._writers: dict[Layout, SegmentWriter] = {}
+
+    def writer(self, layout: Layout, order: TableRequest) -> SegmentWriter:
+        """The same for a layout that comes back."""
+        if layout not in self._writers:
+            path = self._folder / f"{len(self._writers):05}.arrows"
+            decoder = Decoder(order.stream, layout, tuple(self._kinds(layout)), order.key, self._era)
+            self._writers[layout] = SegmentWriter(path, decoder)
+        return self._writers[layout]
+
+    def settle(self) -> None:
+        """Decode what has become enough, or too much. Asked after every chunk."""
+        for writer in self._writers.values():
+            if writer.pending_bytes >= self._tuning.batch_bytes:
+                writer.flush()
+        if sum(writer.pending_bytes for writer in self._writers.values()) > self._tuning.pending_bytes:
+            for writer in self._writers.values():
+                writer.flush()
+
+    def finish(self) -> tuple[Segment, ...]:
+        for writer in self._writers.values():
+            writer.flush()
+        return tuple(writer.segment() for writer in self._writers.values())
+
+
+class SegmentWriter:
+    """Opens its file only to write a batch: there may be more tables than files that a process may hold open."""
+
+    def __init__(self, path: Path, decoder: Decoder) -> None:
+        self._path, self._decoder = path, decoder
+        self._raw: list[RawRows] = []
+        self._parts: list[Part] = []
+        self._first: int | None = None
+        self._size = self._rejects = 0
+        self._truncates = False
+        self.pending_bytes = 0
+
+    def add(self, rows: RawRows) -> None:
+        self._raw.append(rows)
+        self.pending_bytes += rows.size
+        self._begin(int(rows.lsns[0]))
+
+    def truncate(self, lsn: int, number: int, time: int, transaction: int) -> None:
+        self.flush()
+        self._begin(lsn)
+        self._truncates = True
+        self._write(self._decoder.truncated(lsn, number, time, transaction))
+
+    def flush(self) -> None:
+        if not self._raw:
+            return
+        raw, self._raw, self.pending_bytes = joined(self._raw), [], 0
+        batch, rejects = self._decoder.decoded(raw)
+        if batch.num_rows:
+            self._write(batch)
+        if rejects:
+            self._write_rejects(rejects)
+
+    def segment(self) -> Segment:
+        decoder = self._decoder
+        return Segment(
+            decoder.stream,
+            decoder.layout,
+            decoder.kinds,
+            str(self._path),
+            self._first or 0,
+            tuple(self._parts),
+            self._rejects,
+            self._truncates,
+        )
+
+    def _begin(self, lsn: int) -> None:
+        if self._first is None:
+            self._first = lsn
+            schema = segment_schema(self._decoder.layout, self._decoder.kinds).serialize()
+            self._path.write_bytes(schema)
+            self._size = schema.size
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        held = batch.serialize()  # not compressed: LZ4 takes three times as long to write, and a map reads for nothing
+        with self._path.open("ab") as file:
+            file.write(held)
+        self._parts.append(Part(self._size, batch.num_rows))
+        self._size += held.size
+
+    def _write_rejects(self, rejects: Sequence[Reject]) -> None:
+        self._rejects += len(rejects)
+        lines = "".join(json.dumps(reject.to_json()) + "\n" for reject in rejects)
+        with self.segment().rejects_path.open("a", encoding="utf-8") as file:
+            file.write(lines)

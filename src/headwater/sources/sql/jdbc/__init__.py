@@ -1,0 +1,1 @@
+"""Databases behind JDBC drivers, polled through Spark's JVM."""

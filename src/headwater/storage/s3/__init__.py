@@ -1,0 +1,1 @@
+"""S3 and servers that speak its protocol: credentials, signed requests, listing, reading."""

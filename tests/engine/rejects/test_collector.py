@@ -1,0 +1,54 @@
+"""Rejects that nothing but a count tells apart: as many as there are rows, however the window is cut and read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.engine.rejects.collector import RejectCollector, numbered_copies
+from headwater.model.rows import COPY, MemorySplit, Objects, Reject, Rows
+
+
+def cut(rows: list[str], splits: list[int]) -> dict[tuple[int, str], Reject]:
+    """The rows of a table without a key, set aside by the splits that they are in."""
+    found, alike = {}, Counter()
+    for row, split in zip(rows, splits, strict=False):
+        alike[split, row] += 1
+        reject = Reject("t", {"row": row, COPY: alike[split, row]}, "bad", row.encode())
+        found[split, reject.id] = reject
+    return found
+
+
+@settings(deadline=None)
+@given(rows=st.lists(st.sampled_from("abc"), max_size=30), data=st.data())
+def test_rows_that_are_alike_are_counted_through_all_splits(rows, data):
+    numbers = st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))
+    first, again = (numbered_copies(cut(rows, data.draw(numbers)), "w") for _ in range(2))
+    assert Counter(reject.payload.decode() for reject in first) == Counter(rows)
+    assert {reject.id for reject in first} == {reject.id for reject in again}
+    assert len({reject.id for reject in first}) == len(rows)
+    assert not {reject.id for reject in first} & {reject.id for reject in numbered_copies(cut(rows, [0] * 30), "later")}
+
+
+def test_a_row_with_a_name_of_its_own_is_one_reject_in_every_window():
+    reject = Reject("t", {"row": 1}, "bad", b"x")
+    assert numbered_copies({(0, reject.id): reject}, "a") == numbered_copies({(5, reject.id): reject}, "b") == [reject]
+
+
+def test_a_reject_that_is_replayed_keeps_its_window_and_count():
+    reject = Reject("t", {"row": 1, "window": "first", COPY: 2}, "bad", b"x")
+    assert numbered_copies({(0, reject.id): reject}, "replay") == [reject]
+
+
+def test_rows_that_are_watched_keep_saying_which_objects_they_replace():
+    table = pa.table({"object_url": ["a"]})
+    rows = Rows(
+        "t", table.schema, splits=(MemorySplit.of(table),), objects=Objects("object_url", ("a", "b"), "s3://x/")
+    )
+    watched = RejectCollector(10, lambda: pytest.fail("too early")).collecting(rows)
+    assert watched.splits != rows.splits
+    assert watched.objects == Objects("object_url", ("a", "b"), "s3://x/")

@@ -1,0 +1,99 @@
+"""A stream that fails by itself stops no other: they land and go on, and it catches up, once, when it is mended (G1, G2)."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from headwater.api import Project
+from headwater.config.load import load_project
+from headwater.model.faults import EVERY_CYCLE
+from tests.engine.market import POISONED, TABLES, Market
+
+pytestmark = pytest.mark.spark
+
+PER_LANDING = ("land.before", "land.written", "land.published", "land.after")
+# Six landings: three streams in the files, then three in the lake, of which one fails.
+PASSAGES = [f"{point}:kill:{n}" for point in EVERY_CYCLE for n in ((1, 3, 5) if point in PER_LANDING else (1,))]
+
+
+@pytest.fixture
+def market(database, tmp_path, namespace, spark) -> Market:
+    made = Market(database, tmp_path, namespace, spark).build()
+    made.insert(10)
+    assert made.run().outcome == "landed"
+    return made
+
+
+def check_everything(market: Market) -> None:
+    for table in TABLES:
+        expected = market.expected(table)
+        assert market.in_lake(table) == expected, table
+        assert market.in_files(table) == expected, table
+
+
+def test_the_others_land_and_go_on_and_the_stream_catches_up(market: Market):
+    market.poison()
+    market.insert(5)
+    result = market.run()
+    assert (result.outcome, result.failed_streams, result.continues) == ("failed", (POISONED,), True)
+    assert result.error.code == "schema-refused"
+    assert result.rows == 10  # of the two that landed
+    assert market.in_lake("apples") == market.expected("apples")
+    progress = market.progress()
+    assert progress.intent is None
+    assert [(one.stream, one.code, bool(one.window)) for one in progress.paused] == [(POISONED, "schema-refused", True)]
+    assert [landing.sink for landing in progress.paused[0].landed] == ["1:files"]
+
+    market.insert(5)
+    again = market.run()
+    assert (again.outcome, again.failed_streams, again.rows) == ("failed", (POISONED,), 10)
+    assert market.in_lake("cheese") == market.expected("cheese")
+    kinds = [(entry.kind, entry.rows) for entry in market.history()]
+    assert kinds == [("landed", 10), ("failed", 0), ("landed", 10), ("landed", 30)], "the same failure is recorded once"
+    assert market.history()[2].why == f"without {POISONED}"
+
+    market.mend()
+    mended = market.run()
+    assert (mended.outcome, mended.error) == ("landed", None)
+    assert market.progress().paused == ()
+    assert "was paused since" in market.history()[1].why
+    check_everything(market)
+    assert market.run().outcome == "nothing new"
+
+
+def test_a_rewind_makes_all_streams_equal_again(market: Market):
+    market.poison()
+    market.insert(5)
+    market.run()
+    market.mend()
+    with Project(load_project(market.folder), market.folder, spark=market.spark) as project:
+        after = project.pipelines([market.folder / "market.yaml"])[0].rewind("start", why="a test")
+    assert (after.mark, after.paused) == (None, ())
+    assert market.run().outcome == "landed"
+
+
+@pytest.mark.parametrize("passage", PASSAGES)
+def test_a_kill_at_any_point_beside_a_stream_that_fails_loses_nothing_and_doubles_nothing(market: Market, passage: str):
+    market.poison()
+    market.insert(5)
+    code, errors = market.killed(passage)
+    assert code == -signal.SIGKILL, f"the point was not reached: {errors}"
+    market.insert(3)
+    result = market.run()
+    while result.outcome != "failed" or not result.failed_streams:  # killed before the failure: it comes now
+        assert result.outcome == "landed", result.error
+        result = market.run()
+    market.run()
+    for table in ("apples", "cheese"):
+        assert market.in_lake(table) == market.expected(table) == market.in_files(table)
+    market.mend()
+    market.insert(2)
+    market.killed(passage)  # while it catches up, too; the point may not be passed so often
+    result = market.run()
+    while result.outcome != "nothing new":
+        assert result.outcome == "landed", result.error
+        result = market.run()
+    check_everything(market)
+    assert market.progress().paused == ()

@@ -1,0 +1,85 @@
+"""G8 in sinks: the rows that a sink cannot keep are found, one by one, and the others are taken in their order."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.model.errors import ValueNotKept
+from headwater.model.rows import Reject
+from headwater.sinks.rejects import SinkRejects, conform, row_of
+
+
+class Picky:
+    """A sink that takes a batch whole or not at all."""
+
+    def __init__(self, bad: set[int]) -> None:
+        self._bad, self.taken = bad, []
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        ids = batch.column(0).to_pylist()
+        if self._bad & set(ids):
+            raise ValueNotKept("column id holds a bad one")
+        self.taken += ids
+
+
+@settings(deadline=None)
+@given(count=st.integers(0, 70), data=st.data())
+def test_every_row_is_taken_in_its_order_or_set_aside(count, data):
+    bad = data.draw(st.sets(st.integers(0, max(count - 1, 0)))) if count else set()
+    found: list[tuple[int, Reject]] = []
+    aside = SinkRejects("1:picky", "t", ("id",), (), lambda part, reject: found.append((part, reject)))
+    sink, batch = Picky(bad), pa.record_batch({"id": pa.array(range(count), pa.int64())})
+    assert aside.part(7).write(batch, sink.take) == count - len(bad)
+    assert sink.taken == [n for n in range(count) if n not in bad]
+    assert [(part, json.loads(reject.place["row"])) for part, reject in found] == [(7, {"id": n}) for n in sorted(bad)]
+    assert [row_of(reject).to_pylist() for _, reject in found] == [[{"id": n}] for n in sorted(bad)]
+    assert {reject.place["sink"] for _, reject in found} <= {"1:picky"}
+
+
+def test_where_nobody_sets_rows_aside_the_first_one_stops_the_landing():
+    batch = pa.record_batch({"id": [1, 2]})
+    with pytest.raises(ValueNotKept, match="a bad one"):
+        SinkRejects("1:picky", "t", (), (), None).part(0).write(batch, Picky({2}).take)
+
+
+def test_rows_alike_without_a_key_are_counted():
+    found: list[Reject] = []
+    aside = SinkRejects("1:picky", "t", (), ("id",), lambda _, reject: found.append(reject)).part(0)
+    aside.write(pa.record_batch({"id": [5, 5, 5]}), Picky({5}).take)
+    assert [reject.place["copy"] for reject in found] == [1, 2, 3]
+    assert len({reject.id for reject in found}) == 3
+
+
+def test_a_reject_shows_what_json_has_no_number_for():
+    found: list[Reject] = []
+    aside = SinkRejects("1:picky", "t", ("id",), (), lambda _, reject: found.append(reject)).part(0)
+    batch = pa.record_batch(
+        {
+            "id": [5],
+            "a": [float("nan")],
+            "b": pa.array([{"x": [float("inf"), 1.0]}]),
+            "c": [b"\0"],
+            "d": pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    aside.write(batch, Picky({5}).take)
+    shown = json.loads(found[0].payload, parse_constant=pytest.fail)
+    assert (shown["a"], shown["b"], shown["c"]) == ("NaN", {"x": ["Infinity", 1.0]}, "AA==")
+    assert "k" in shown["d"]
+    assert row_of(found[0]).to_batches()[0].slice(0, 1).schema == batch.schema
+
+
+def test_a_required_column_without_a_value_sets_its_row_aside():
+    found: list[Reject] = []
+    aside = SinkRejects("2:iceberg", "t", ("id",), (), lambda _, reject: found.append(reject)).part(0)
+    target = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32(), nullable=False)])
+    written: list[dict] = []
+    batch = pa.record_batch({"id": [1, 2, 3], "n": pa.array([1, None, 2**40], pa.int64())})
+    kept = aside.write(batch, lambda some: written.extend(conform(some, target, "t").to_pylist()))
+    assert (kept, written) == (1, [{"id": 1, "n": 1}])
+    assert ["NULL" in found[0].reason, "cannot represent exactly" in found[1].reason] == [True, True]

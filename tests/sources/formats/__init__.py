@@ -1,0 +1,1 @@
+"""Formats as one table: bytes in, columns, rows and rejects out, the same for every transport that carries them."""

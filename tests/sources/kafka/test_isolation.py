@@ -1,0 +1,46 @@
+"""A window of several topics taken apart: two windows that hold what the whole one holds, and no topic twice."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.model.marks import OffsetsMark
+from headwater.model.window import Window
+from headwater.sources.kafka.offsets import apart
+from headwater.sources.kafka.rows import ranges
+
+TOPICS = ("a", "b", "c.d")
+OFFSETS = st.dictionaries(st.integers(0, 2), st.integers(0, 9), max_size=3)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Window:
+    begin = {topic: draw(OFFSETS) for topic in TOPICS if draw(st.booleans())}
+    columns = {"a": {"x": (1, "int")}, "a key": {"x": (1, "key")}}
+    start = OffsetsMark(begin, {topic: f"id {topic}" for topic in begin}, columns if "a" in begin else {})
+    further = {topic: draw(OFFSETS) for topic in TOPICS}
+    learned = {"b": {"y": (1, "string")}, "b key": {"y": (1, "key")}, "a": {"x": (1, "bigint"), "z": (2, "date")}}
+    return Window(start, start.join(OffsetsMark(further, {topic: f"id {topic}" for topic in further}, learned)))
+
+
+@given(windows(), st.frozensets(st.sampled_from(TOPICS)))
+def test_both_parts_hold_what_the_whole_holds(window: Window, names: frozenset[str]) -> None:
+    part, rest = apart(window, names)
+    whole = ranges(window)
+    assert ranges(part) == [one for one in whole if one.topic in names]
+    assert ranges(rest) == [one for one in whole if one.topic not in names]
+    assert rest.end.join(part.end) == window.end
+    assert window.end.covers(rest.end)
+    assert rest.end.covers(window.start)
+    for topic in names:
+        assert rest.end.topics.get(topic) == window.start.topics.get(topic)
+        assert part.end.columns.get(topic) == window.end.columns.get(topic)
+        assert part.end.columns.get(f"{topic} key") == window.end.columns.get(f"{topic} key")
+        assert rest.end.columns.get(topic) == window.start.columns.get(topic)
+
+
+@given(windows(), st.frozensets(st.sampled_from(TOPICS)))
+def test_parts_are_the_same_when_they_come_from_a_store(window: Window, names: frozenset[str]) -> None:
+    kept = Window.from_json(window.to_json())
+    assert [one.id for one in apart(kept, names)] == [one.id for one in apart(window, names)]

@@ -1,0 +1,181 @@
+"""Parquet objects: their own columns, exactly; unified over a window; cut by row groups."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import io
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.errors import SourceUnreachable
+from headwater.sources.objects.schema import infer_columns
+from tests.sources.objects.shelf import Shelf
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def parquet(table: pa.Table | dict, **options: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), out, **options)
+    return out.getvalue()
+
+
+def found(shelf: Shelf, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
+    chosen = ObjectsSourceSettings(url=shelf.container.address, format="parquet", **more)
+    return infer_columns(known or {}, shelf.pages(), chosen, shelf.container)
+
+
+def read(shelf: Shelf, **more: object) -> list[dict]:
+    return shelf.rows(found(shelf), format="parquet", **{"metadata": [], **more})
+
+
+def moment(*parts: int) -> dt.datetime:
+    """Without a zone."""
+    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=None)
+
+
+MOMENT = moment(2026, 3, 2, 8, 0, 0, 123456)
+UUID = uuid.UUID(int=7)
+TYPES = [
+    (pa.int8(), -5, "int", -5),
+    (pa.uint16(), 65535, "int", 65535),
+    (pa.uint32(), 2**32 - 1, "bigint", 2**32 - 1),
+    (pa.uint64(), 2**64 - 1, "decimal(20,0)", Decimal(2**64 - 1)),
+    (pa.float16(), np.float16(1.5), "float", 1.5),
+    (pa.float64(), 0.1, "double", 0.1),
+    (pa.bool_(), True, "boolean", True),
+    (pa.decimal128(38, 10), Decimal("1.5"), "decimal(38,10)", Decimal("1.5")),
+    (pa.large_string(), "é", "string", "é"),
+    (pa.binary(3), b"abc", "binary", b"abc"),
+    (pa.date64(), dt.date(2026, 3, 2), "date", dt.date(2026, 3, 2)),
+    (pa.timestamp("ms"), MOMENT.replace(microsecond=1000), "timestamp_ntz", MOMENT.replace(microsecond=1000)),
+    (pa.timestamp("ns", "Europe/Berlin"), MOMENT, "timestamp", MOMENT.replace(tzinfo=dt.UTC)),
+    (pa.time64("us"), dt.time(8, 0, 0, 5), "string", "08:00:00.000005"),
+    (pa.dictionary(pa.int8(), pa.string()), "x", "string", "x"),
+    (pa.large_list(pa.int8()), [1, None], "array<int>", [1, None]),
+    (pa.map_(pa.string(), pa.int64()), [("k", 1)], "map<string,bigint>", [("k", 1)]),
+    (
+        pa.struct([("odd `,name", pa.list_(pa.decimal128(5, 2))), ("t", pa.timestamp("s", "UTC"))]),
+        {"odd `,name": [Decimal("1.50")], "t": dt.datetime(2026, 3, 2, tzinfo=dt.UTC)},
+        "struct<`odd ``,name`: array<decimal(5,2)>,`t`: timestamp>",
+        {"odd `,name": [Decimal("1.50")], "t": dt.datetime(2026, 3, 2, tzinfo=dt.UTC)},
+    ),
+]
+
+
+def test_columns_are_unified_as_iceberg_widens(shelf: Shelf):
+    shelf.put("1", parquet({"a": pa.array([1], pa.int32()), "d": pa.array([Decimal("1.5")], pa.decimal128(4, 1))}))
+    shelf.put("2", parquet({"b": ["new"], "a": pa.array([2**40], pa.int64()), "n": pa.nulls(1)}))
+    shelf.put(
+        "3", parquet({"d": pa.array([Decimal("123.5")], pa.decimal128(9, 1)), "f": pa.array([0.5], pa.float32())})
+    )
+    columns = found(shelf)
+    assert columns == {"a": (0, "bigint"), "d": (1, "decimal(9,1)"), "b": (2, "string"), "f": (3, "float")}
+    rows = shelf.rows(columns, format="parquet", metadata=["row"])
+    assert [tuple(row.values()) for row in rows] == [
+        (1, Decimal("1.5"), None, None, 1),
+        (2**40, None, "new", None, 1),
+        (None, Decimal("123.5"), None, 0.5, 1),
+    ]
+    shelf.put("3", parquet({"f": [0.5]}))
+    assert found(shelf, columns)["f"] == (3, "double")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"a": ["text"]}, "column a is string in the object and bigint in the stream"),
+        ({"a": [1.5]}, "column a is double in the object and bigint in the stream"),
+        ({"A": [1]}, "column A does not fit among a"),
+        ({"a": [1], "b": [1], "B": [2]}, "columns with empty or ambiguous names: 'b', 'B'"),
+    ],
+)
+def test_an_object_with_other_columns_fails_and_the_others_do_not(shelf: Shelf, other: dict, reason: str):
+    shelf.put("1", parquet({"a": [1]}))
+    shelf.put("2", parquet(other))
+    shelf.put("3", parquet({"a": [3]}))
+    assert [row["a"] for row in read(shelf)] == [1, 3]
+    assert shelf.told() == {("2", None): reason}
+
+
+def test_old_moments_are_instants(shelf: Shelf):
+    far = moment(9999, 12, 31, 23, 59, 59, 999999)
+    old = {"use_deprecated_int96_timestamps": True, "coerce_timestamps": None}
+    shelf.put("1", parquet({"t": pa.array([MOMENT, None, moment(1900, 1, 1)], pa.timestamp("us"))}, **old))
+    shelf.put("2", parquet({"t": pa.array([far, moment(1, 1, 1), MOMENT], pa.timestamp("us"))}, **old))
+    shelf.put("3", parquet({"t": pa.array([5, 1000], pa.timestamp("ns"))}, **old))
+    rows = read(shelf)
+    assert found(shelf) == {"t": (0, "timestamp")}
+    utc = [None if row["t"] is None else row["t"].replace(tzinfo=None) for row in rows]
+    assert utc == [MOMENT, None, moment(1900, 1, 1), far, moment(1, 1, 1), MOMENT, moment(1970, 1, 1, 0, 0, 0, 1)]
+    assert list(shelf.told()) == [("3", 1)]
+
+
+def test_files_that_are_no_parquet_fail(shelf: Shelf):
+    whole = parquet({"a": range(50_000)}, use_dictionary=False)
+    shelf.put("0", whole)
+    broken = {"1": b"", "2": b"PAR1", "3": whole[:-1], "4": whole[:500] + whole[-500:], "5": b"x" * 5000}
+    broken["6"] = whole[:5000] + b"\x55" * 500 + whole[5500:]
+    for key, content in broken.items():
+        shelf.put(key, content)
+    assert len(read(shelf)) == 50_000
+    assert set(shelf.told()) == {(key, None) for key in broken}
+    assert all("Parquet" in reason for reason in shelf.told().values())
+
+
+def test_small_objects_make_few_batches(shelf: Shelf):
+    for number in range(300):
+        shelf.put(f"{number:03}", parquet({"a": [number, number]}))
+    columns = found(shelf)
+    (split,) = shelf.splits(columns, format="parquet", metadata=["url", "row"])
+    assert len(list(split.read())) == 1
+    rows = shelf.read([split])
+    assert [(row["a"], row["object_row"]) for row in rows] == [(n // 2, n % 2 + 1) for n in range(600)]
+    assert [row["object_url"] for row in rows] == [shelf.container.url(f"{n // 2:03}") for n in range(600)]
+
+
+def test_row_groups_of_a_large_object_are_read_by_several_tasks(shelf: Shelf):
+    whole = parquet({"a": range(10_000), "s": [f"text {n}" for n in range(10_000)]}, row_group_size=1000)
+    shelf.put("x", whole)
+    shelf.put("y.gz", gzip.compress(whole))
+    columns = found(shelf)
+    splits = shelf.splits(columns, format="parquet", split_bytes=20_000, metadata=["row"])
+    assert len(splits) > 4
+    assert sum(split.rows or 0 for split in splits if split.rows) >= 10_000
+    rows = shelf.read(splits)
+    assert [row["a"] + 1 for row in rows] == [row["object_row"] for row in rows]
+    assert sorted(row["a"] for row in rows) == sorted([*range(10_000)] * 2)
+
+
+def test_a_broken_row_group_of_a_cut_object_is_a_reject_and_the_others_are_rows(shelf: Shelf):
+    whole = parquet({"a": range(10_000)}, row_group_size=1000, use_dictionary=False)
+    about = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(3).column(0)
+    at = about.data_page_offset + 100
+    shelf.put("x", whole[:at] + b"\x55" * 300 + whole[at + 300 :])
+    splits = shelf.splits(found(shelf), format="parquet", split_bytes=5_000)
+    assert len(splits) > 2
+    assert sorted(row["a"] for row in shelf.read(splits)) == [n for n in range(10_000) if n // 1000 != 3]
+    (reject,) = shelf.rejects
+    assert reject.place["row"] == 3001
+    assert reject.more["row_group"] == 3
+    assert reject.reason.startswith("row group 3 (1,000 rows): bad Parquet")
+    assert not reject.part
+
+
+def test_a_cut_object_that_changes_stops_the_try(shelf: Shelf):
+    shelf.put("x", parquet({"a": range(10_000)}, row_group_size=1000))
+    splits = shelf.splits(found(shelf), format="parquet", split_bytes=5_000)
+    (shelf.container.folder / "x").unlink()
+    with pytest.raises(SourceUnreachable, match="changed while it was being read"):
+        shelf.read(splits)

@@ -1,0 +1,132 @@
+"""Rejects of objects tried again, under the settings as they are now."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.rows import Reject
+from headwater.sources.objects.content import ReadSettings
+from headwater.sources.objects.rows import replay
+from tests.sources.objects.shelf import Shelf
+
+METADATA = {"url": "u", "row": "n"}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def replayed(shelf: Shelf, columns: dict | None = None, **settings: object) -> tuple[list[dict], list[Reject]]:
+    """Of what is in `rejects` now: rows, and what is set aside again."""
+    chosen = ObjectsSourceSettings(url=shelf.container.address, metadata=METADATA, **settings)
+    kept = [Reject.from_json(reject.to_json()) for reject in shelf.rejects]
+    rows, aside = [], []
+    for stream in replay(kept, ReadSettings.of(chosen, columns or {}, "things"), shelf.container):
+        for split in stream.splits:
+            for batch in pickle.loads(pickle.dumps(split)).read(aside.append):  # noqa: S301
+                assert batch.schema == stream.schema
+                rows += batch.to_pylist()
+    return rows, aside
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b'{"a": 1}\n\n{"a": "x"}\n', {}),
+        (b'[{"a": 1},\n{"a": 2},\n{"a":\n "x"}]', {}),
+        (b"b,a\n,1\n,x\n", {"format": "csv"}),
+        (b"9;1\n8;3\n'9\n';x\n", {"format": "csv", "csv": {"delimiter": ";", "quote": "'", "header": False}}),
+    ],
+)
+def test_rows_come_back_from_their_own_bytes_with_their_place(shelf: Shelf, content: bytes, kind: dict):
+    shelf.put("k", content)
+    ddl = "z string, a {}" if "csv" in kind else "a {}"
+    shelf.rows(schema=ddl.format("bigint"), **kind)
+    before = list(shelf.rejects)
+    assert [r.place["row"] for r in before] == [3]
+    (shelf.container.folder / "k").unlink()
+
+    rows, aside = replayed(shelf, schema=ddl.format("string"), **kind)
+    assert [(row["a"], row["u"], row["n"]) for row in rows] == [("x", shelf.container.url("k"), 3)]
+    assert aside == []
+
+    rows, aside = replayed(shelf, schema=ddl.format("int"), **kind)
+    assert rows == []
+    assert [r.id for r in aside] == [r.id for r in before]
+    assert not aside[0].again
+
+
+def test_uneven_records_and_lines_that_are_no_text_fail_again_as_themselves(shelf: Shelf):
+    shelf.put("k", b"a,b\n1,2,3\n")
+    shelf.rows(schema="a bigint", format="csv")
+    rows, aside = replayed(shelf, schema="a bigint", format="csv")
+    assert (rows, [r.id for r in aside]) == ([], [shelf.rejects[0].id])
+    shelf.put("k", b"x\n\xff\n")
+    shelf.rows(format="text")
+    rows, aside = replayed(shelf, format="text")
+    assert (rows, [r.id for r in aside]) == ([], [shelf.rejects[0].id])
+
+
+def test_whole_objects_are_read_as_they_are_now(shelf: Shelf):
+    for key in ("mended", "broken", "gone"):
+        shelf.put(key, b"oops")
+    shelf.tries = 9
+    assert shelf.rows(schema="a bigint") == []
+    before = {r.part: r.id for r in shelf.rejects}
+    shelf.put("mended", b'{"a": 1}\n{"a": "x"}\n{"a": 3}\n')
+    (shelf.container.folder / "gone").unlink()
+
+    rows, aside = replayed(shelf, schema="a bigint")
+    assert [(row["a"], row["n"]) for row in rows] == [(1, 1), (3, 3)]
+    told = {(r.place["object"].rpartition("/")[2], r.place.get("row")): r for r in aside}
+    assert set(told) == {("broken", None), ("gone", None), ("mended", 2)}
+    assert told["broken", None].id == before["broken"]
+    assert told["gone", None].id == before["gone"]
+    assert told["gone", None].reason == "the object was deleted"
+    assert not any(r.part or r.again for r in aside)
+
+
+def parquet(**columns: object) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, row_group_size=1000, use_dictionary=False)
+    return out.getvalue()
+
+
+def test_rows_of_parquet_stay_rejects_until_their_object_changes(shelf: Shelf):
+    columns = {"t": (0, "timestamp_ntz")}
+    shelf.put("x", parquet(t=pa.array([1000, 1001], pa.timestamp("ns"))))
+    assert len(shelf.rows(columns, format="parquet")) == 1
+    rows, aside = replayed(shelf, columns, format="parquet")
+    assert (rows, [r.id for r in aside]) == ([], [shelf.rejects[0].id])
+    (shelf.container.folder / "x").write_bytes(parquet(t=pa.array([5], pa.timestamp("us"))))
+    assert replayed(shelf, columns, format="parquet") == ([], [])
+    (shelf.container.folder / "x").unlink()
+    assert "deleted" in replayed(shelf, columns, format="parquet")[1][0].reason
+
+
+def test_a_row_group_is_read_again(shelf: Shelf):
+    columns = {"a": (0, "bigint")}
+    whole = parquet(a=range(5000))
+    at = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(3).column(0).data_page_offset + 100
+    shelf.put("x", whole[:at] + b"\x55" * 300 + whole[at + 300 :])
+    splits = shelf.splits(columns, format="parquet", split_bytes=5_000)
+    assert len(shelf.read(splits)) == 4000
+    assert replayed(shelf, columns, format="parquet")[1][0].id == shelf.rejects[0].id
+    shelf.put("x", whole)
+    etag = shelf.container.stat("x").etag
+    shelf.rejects = [Reject("things", r.place, r.reason, r.payload, {**r.more, "etag": etag}) for r in shelf.rejects]
+    rows, aside = replayed(shelf, columns, format="parquet")
+    assert [(row["a"], row["n"]) for row in rows] == [(n, n + 1) for n in range(3000, 4000)]
+    assert aside == []
+
+
+def test_nothing_to_replay_is_no_rows(shelf: Shelf):
+    assert replayed(shelf, schema="a bigint") == ([], [])

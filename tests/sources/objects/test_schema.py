@@ -1,0 +1,156 @@
+"""Columns found in objects: in all of them, with types that keep every value exactly."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.errors import InputError
+from headwater.sources.json.columns import _has_long_numbers, guessed_kinds, observe, with_new
+from headwater.sources.objects.content import ReadSettings
+from headwater.sources.objects.formats.csv import kinds_of
+from headwater.sources.objects.formats.json import infer_json
+from headwater.sources.objects.schema import infer_columns
+from headwater.sources.objects.tuning import Tuning
+from tests.sources.objects.shelf import Shelf
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path)
+
+
+def found(shelf: Shelf, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
+    return infer_columns(
+        known or {},
+        shelf.pages(),
+        ObjectsSourceSettings(url=shelf.container.address, **more),
+        shelf.container,
+        shelf.tuning,
+    )
+
+
+def test_every_object_of_the_window_is_looked_at(shelf: Shelf):
+    for number in range(100):
+        shelf.put(f"{number:03}", b'{"a": %d}\n' % number)
+    shelf.put("050", b'{"a": 1.5, "late": true}\n{"a": null, "@odd": "x"}\n')
+    shelf.put("070.gz", gzip.compress(b'[{"in": {"b": 1}},\n {"a": 2}]'))
+    shelf.put("080.gz", b"bad")
+    shelf.put("090", b"bad")
+    columns = found(shelf)
+    assert columns == {"a": (0, "double"), "late": (1, "boolean"), "@odd": (2, "string"), "in": (3, "string")}
+    rows = shelf.rows(columns)
+    assert len(rows) == 102
+    assert {"a": None, "late": None, "@odd": None, "in": '{"b":1}', "object_url": shelf.container.url("070.gz")} in rows
+    assert sorted(shelf.told()) == [("080.gz", None), ("090", None)]
+
+
+def test_a_schema_that_is_written_is_the_schema(shelf: Shelf):
+    shelf.put("a", b'{"new": "x"}')
+    assert found(shelf, schema="a bigint") == {}
+    assert found(shelf, format="text") == {}
+    settings = ObjectsSourceSettings(url="file:///x/", schema="a bigint", metadata=["row"])
+    names = ReadSettings.of(settings, {}, "").schema.names
+    assert names == ["a", "object_row"]
+
+
+def test_fields_that_cannot_be_columns_beside_each_other_are_refused(shelf: Shelf):
+    shelf.put("a", b'{"id": 1, "ID": 2}')
+    with pytest.raises(InputError, match="id, ID"):
+        found(shelf)
+    shelf.put("a", b'{"object_url": 1}')
+    with pytest.raises(InputError, match="object_url"):
+        found(shelf)
+
+
+def test_large_objects_are_looked_at_in_chunks(shelf: Shelf):
+    shelf.tuning = Tuning(infer_bytes=100)
+    lines = b"".join(b'{"a": %d}\n' % number for number in range(1000))
+    shelf.put("a", b"\xef\xbb\xbf" + lines + b'{"b": 1}')
+    shelf.put("b", b"[" + b",".join(lines.split()[::2]) + b"]")
+    assert list(found(shelf)) == ["a", "b"]
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**65), 2**65),
+    st.integers(-5, 5),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([1e16, 0.1, 123456.789012, 1e-7]),
+    st.text(max_size=4),
+    st.sampled_from(["2026-03-02", "1234567890123456789"]),
+    st.lists(st.integers(-3, 3) | st.text("ab", max_size=1), max_size=2),
+    st.dictionaries(st.sampled_from("xy"), st.integers(), max_size=2),
+)
+rows = st.dictionaries(st.sampled_from("abcd"), values, max_size=4).map(lambda row: json.dumps(row).encode())
+bad = st.sampled_from([b"", b"{", b'{"a": 1e400}', b'{"a": 1.00000000000000000001}', b'{"a": NaN}', b'{"a":1,"a":"x"}'])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.lists(rows | bad, max_size=4).map(b"\n".join), max_size=6))
+@example([b'{"a": 9007199254740993}\n{"a": 1.5}'])
+@example([b'{"a": 9007199254740993}', b'{"a": 1.5}'])
+@example([b'{"a": 1e-400}'])
+def test_many_objects_at_once_have_the_kinds_that_each_row_has(contents: list[bytes]):
+    expected: dict[str, set[str]] = {}
+    for content in contents:
+        observe(content.split(b"\n"), expected)
+    kinds = infer_json(contents, "lines", 1 << 20)
+    assert with_new({}, kinds) == with_new({}, {name: expected[name] for name in kinds})
+    assert {name for name, seen in kinds.items() if seen} == {name for name, seen in expected.items() if seen}
+
+
+@given(st.text(st.sampled_from("123.x"), max_size=60))
+def test_long_numbers_are_seen_wherever_they_stand(text: str):
+    import re
+
+    import numpy as np
+
+    assert _has_long_numbers(np.frombuffer(text.encode(), np.uint8)) == bool(re.search(r"[0-9.]{16}", text))
+
+
+def test_numbers_of_many_digits_are_left_to_the_closer_look_only_where_they_may_be_doubles():
+    assert guessed_kinds(b'{"a": 1234567890123456789, "b": "9999999999999999"}\n', 1) == {
+        "a": {"long bigint"},
+        "b": {"string"},
+    }
+    assert guessed_kinds(b'{"a": 1.5, "b": "9999999999999999"}\n', 1) is None
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.sampled_from("0123456789.-+e"), max_size=6) | st.floats().map(repr), min_size=1, max_size=3))
+def test_numbers_found_in_csv_are_written_like_that(texts: list[str]):
+    kinds = kinds_of(pa.array([text.encode() for text in texts], pa.binary()))
+    if kinds & {"bigint", "double", "long bigint"}:
+        for text in texts:
+            assert text in {repr(float(text)), str(int(float(text))) if "." not in text and "e" not in text else ""}
+
+
+def test_columns_of_csv_objects_with_and_without_a_header(shelf: Shelf):
+    shelf.put("1", "id,price,code\n1,2.5,007\n")
+    shelf.put("2", "code,id,extra,empty\nx,2,true,\n")
+    shelf.put("3", 'id\n"open')
+    columns = found(shelf, format="csv")
+    assert {name: kind for name, (_, kind) in columns.items()} == {
+        "id": "bigint",
+        "price": "double",
+        "code": "string",
+        "extra": "boolean",
+    }
+    rows = shelf.rows(columns, format="csv", metadata=[])
+    assert [tuple(row.values()) for row in rows] == [(1, 2.5, "007", None), (2, None, "x", True)]
+
+    for key in "123":
+        shelf.put(key, "1,,x\n2,,y\n")
+    columns = found(shelf, format="csv", csv={"header": False})
+    assert {name: kind for name, (_, kind) in columns.items()} == {"column1": "bigint", "column3": "string"}
+    rows = shelf.rows(columns, format="csv", csv={"header": False}, metadata=[])
+    assert [tuple(row.values()) for row in rows] == [(1, "x"), (2, "y")] * 3
