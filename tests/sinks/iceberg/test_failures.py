@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headwater.model.errors import InputError, RunError, SinkUnreachable, SourceUnreachable, UnknownName
+from headwater.testing.memory_rows import failing
 from tests.conftest import wait_until
 from tests.sinks.iceberg.landing import Lands, orders
 
@@ -44,7 +44,7 @@ def test_a_failing_split_leaves_no_file_and_no_snapshot(
 ) -> None:
     lands.land(orders([1]), 99)
     with pytest.raises(kind) as failed:
-        lands.land(replace(orders(range(20), counted=counted), error=error), 1)
+        lands.land(failing(orders(range(20), counted=counted), error), 1)
     assert text in failed.value.message
     assert "secret" not in str(failed.value)
     assert len(lands.snapshots()) == 1
@@ -54,7 +54,7 @@ def test_a_failing_split_leaves_no_file_and_no_snapshot(
 def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(lands: Lands, lake_folder: Path) -> None:
     rows = orders(range(20), splits=4, counted=False)
     with pytest.raises(SourceUnreachable):
-        lands.land(replace(rows, error=SourceUnreachable("gone")), 1)
+        lands.land(failing(rows, SourceUnreachable("gone")), 1)
     lands.land(rows, 1)
     assert len(lands.rows()) == 20
     wait_until(lambda: lands.files(lake_folder) == lands.referenced())
