@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
 from headwater.config.sinks.iceberg import IcebergSinkSettings
-from headwater.engine.spark_session import start_session
+from headwater.engine.spark.session import start_session
 from headwater.model.faults import NoFaults
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.model.types import CursorType
 from headwater.model.window import Window
 from headwater.services.jars import ensure_jars

@@ -26,7 +26,7 @@ from headwater.api import Pipeline, Project
 from headwater.config.load import load_project
 from headwater.model.lsn_mark import LsnMark
 from headwater.model.progress import Lease
-from headwater.model.source import Claim
+from headwater.model.protocols.source import Claim
 from headwater.services.stack.postgres import running_postgres
 from headwater.sources.open import open_source
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
-from headwater.engine.spark_session import start_session
+from headwater.engine.spark.session import start_session
 from headwater.services.jars import ensure_jars
 from tests.encrypted import certificate, url
 from tests.moto import moto, moto_bucket

@@ -55,7 +55,7 @@ def test_a_package_imports_only_from_those_before_it(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "engine").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_engine_reaches_tables_through_the_lake(path):
-    """`model/lake.py` is all that it knows of Iceberg."""
+    """`model/protocols/lake.py` is all that it knows of Iceberg."""
     assert not [
         name
         for name in imported(ast.parse(path.read_text()).body)

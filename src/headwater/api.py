@@ -29,17 +29,17 @@ from headwater.engine.python_window import PythonWindow, python_window
 from headwater.engine.rejects.collector import Rejects
 from headwater.engine.result import CycleResult, Log, NullLog
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
-from headwater.engine.spark_session import SessionHolder
+from headwater.engine.spark.session import SessionHolder
 from headwater.model.bookmarks import BookmarkAdmin, HasLedger, no_ledger
 from headwater.model.errors import InputError, SettingsError
 from headwater.model.faults import Faults, faults_from
-from headwater.model.lake import LakeSink
 from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry, Progress
+from headwater.model.protocols.lake import LakeSink
+from headwater.model.protocols.sink import Sink
+from headwater.model.protocols.source import Lag, MeasuresLag, Plan, Source
+from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret
-from headwater.model.sink import Sink
-from headwater.model.source import Lag, MeasuresLag, Plan, Source
-from headwater.model.store import Store
 from headwater.progress import open as progress_opening
 from headwater.services.jars import ensure_jars
 from headwater.sources import open as source_opening
@@ -48,11 +48,11 @@ from headwater.sources.open import SourceContext
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.engine.bookmarks import PipelineBookmarks
     from headwater.engine.labels import WrittenLabel
-    from headwater.engine.rebuild import Rebuilt
+    from headwater.engine.operations.bookmarks import PipelineBookmarks
+    from headwater.engine.operations.rebuild import Rebuilt
+    from headwater.engine.operations.replay import Replayed
     from headwater.engine.rejects.table import StoredReject
-    from headwater.engine.replay import Replayed
     from headwater.engine.verify.report import Verified
     from headwater.engine.verify.verify import VerifyRequest
 
@@ -189,7 +189,7 @@ class Pipeline:
             return journal.progress
 
     def _rebuilt(self, journal: Journal, mark: Mark | None, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
-        from headwater.engine.rebuild import rebuild
+        from headwater.engine.operations.rebuild import rebuild
 
         if mark is None:
             raise InputError(f"{self.name}: cannot rebuild to before the first window", hint="pass --to POSITION")
@@ -210,7 +210,7 @@ class Pipeline:
     @contextmanager
     def bookmarks(self) -> Iterator[PipelineBookmarks]:
         """What is remembered of each object, to look at and to change."""
-        from headwater.engine.bookmarks import PipelineBookmarks
+        from headwater.engine.operations.bookmarks import PipelineBookmarks
         from headwater.sources.objects.source import ObjectsSource
 
         with self._source() as source:
@@ -231,7 +231,7 @@ class Pipeline:
 
     def replay(self, rejects: Sequence[StoredReject]) -> Replayed:
         """Try rejects again under today's settings; what lands is taken from their table."""
-        from headwater.engine.replay import replay
+        from headwater.engine.operations.replay import replay
 
         with self.opened() as pipeline:
             return replay(pipeline, rejects)

@@ -16,8 +16,8 @@ from headwater.engine.result import CycleResult
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.lsn_mark import LsnMark, TableState
 from headwater.model.marks import Mark
+from headwater.model.protocols.source import Claim, Plan
 from headwater.model.rows import OP, POSITION, Changes, MemorySplit, Rows, change_fields, position
-from headwater.model.source import Claim, Plan
 from headwater.model.window import Window
 
 Change = tuple[str, int, int | None, str | None]  # operation, minor position, id, note

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headwater.api import Project
 from headwater.config.load import load_project
-from headwater.engine.replay import Replayed
+from headwater.engine.operations.replay import Replayed
 from headwater.engine.result import CycleResult
 from headwater.testing.crashes import expire_lease, lend
 from tests.warm_processes import warm_programs

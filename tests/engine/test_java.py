@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.spark_session import find_java
+from headwater.engine.spark.session import find_java
 from headwater.model.errors import JavaMissing
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from headwater.engine.replay import Replayed
+from headwater.engine.operations.replay import Replayed
 from headwater.model.faults import EVERY_CYCLE
 from tests.engine.object_load import Arrivals
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.project import ProjectSettings
-from headwater.engine.spark_session import SessionHolder
+from headwater.engine.spark.session import SessionHolder
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from headwater.api import Project
 from headwater.config.load import load_project
 from headwater.config.pipeline import PythonTransformSettings
 from headwater.engine.result import CycleResult
-from headwater.engine.transform import apply_transform, load_function
+from headwater.engine.spark.transform import apply_transform, load_function
 from headwater.model.errors import TransformFailed
 from headwater.model.faults import NoFaults, RehearsedFault
 from headwater.model.rows import Objects

@@ -3,7 +3,7 @@
 import pytest
 
 from headwater.model.errors import InputError
-from headwater.model.source import check_label
+from headwater.model.protocols.source import check_label
 
 
 @pytest.mark.parametrize("text", ["month-end", "v1.2", "2026-03-31", "A", "q1_2026", "x" * 128])

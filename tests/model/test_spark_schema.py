@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema, to_arrow_type
 
 from headwater.model.errors import SchemaRefused
-from headwater.model.spark_schema import arrow_schema, arrow_type, spark_schema, spark_type
+from headwater.model.spark.schema import arrow_schema, arrow_type, spark_schema, spark_type
 from headwater.sources.ddl_schema import schema_of
 
 # Each stands for one of Spark's types, and is what Spark sends for it.

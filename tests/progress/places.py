@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg
 
+from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret
-from headwater.model.store import Store
 from headwater.progress.file import FileProgress, file_stem
 from headwater.progress.memory import MemoryProgress
 from headwater.progress.multilevel import MultilevelProgress

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headwater.model.bookmarks import HasLedger
+from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret
-from headwater.model.store import Store
 from headwater.progress.open import open_store
 from headwater.testing.ledger_contract import LedgerContract
 

@@ -9,8 +9,8 @@ import pytest
 from headwater.model.errors import LeaseLost, ProgressConflict, StoreDamaged, StoreUnreachable
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Lease, Progress
+from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret
-from headwater.model.store import Store
 from headwater.model.types import CursorType
 from headwater.progress.file import FileProgress
 from headwater.progress.memory import MemoryProgress

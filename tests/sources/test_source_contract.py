@@ -16,7 +16,7 @@ from confluent_kafka import TopicCollection
 
 from headwater.config.pipeline import SourceSettings
 from headwater.model.progress import Lease
-from headwater.model.source import Source
+from headwater.model.protocols.source import Source
 from headwater.sources.open import SourceContext, open_source
 from headwater.testing import SourceContract, SourceOrigin
 from tests.conftest import wait_until

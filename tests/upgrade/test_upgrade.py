@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from headwater.cli.main import app
 from headwater.config.project import LakeSettings
-from headwater.engine.spark_session import catalog_conf
+from headwater.engine.spark.session import catalog_conf
 from tests.upgrade.archive import move_lake, unpack
 from tests.upgrade.cells import CELLS, Cell, Objects, Place, Rows, Servers, catalog
 from tests.upgrade.landed import Target, printed_rows, targets

@@ -18,7 +18,7 @@ from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from headwater.api import Pipeline
-    from headwater.model.source import Lag
+    from headwater.model.protocols.source import Lag
 
 _REPORT = "this is a bug in Headwater; please report it with the output of the same command and --debug"
 

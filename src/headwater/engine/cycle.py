@@ -11,7 +11,7 @@ from headwater.engine.result import CycleReport, CycleResult
 from headwater.model.errors import HeadwaterError
 from headwater.model.marks import columns_learned
 from headwater.model.progress import Intent
-from headwater.model.source import Abandons, Plan, Source
+from headwater.model.protocols.source import Abandons, Plan, Source
 
 
 def run_cycle(pipeline: OpenPipeline) -> CycleResult:

@@ -13,7 +13,7 @@ from headwater.engine.result import CycleReport
 from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
 from headwater.model.progress import PausedStream
-from headwater.model.source import IsolatesStreams, Plan, Source
+from headwater.model.protocols.source import IsolatesStreams, Plan, Source
 from headwater.model.window import Window
 
 

@@ -20,8 +20,8 @@ from headwater.model.faults import Faults, NoFaults
 from headwater.model.landing import Landing
 from headwater.model.marks import Mark
 from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, PausedStream, Progress
-from headwater.model.source import Claim
-from headwater.model.store import Leases, Store
+from headwater.model.protocols.source import Claim
+from headwater.model.protocols.store import Leases, Store
 from headwater.model.window import Window
 
 

@@ -9,9 +9,9 @@ from headwater.model.errors import InputError
 from headwater.model.lsn_mark import LsnMark, TableState, lsn_number, lsn_text
 from headwater.model.marks import Mark
 from headwater.model.progress import HistoryEntry
-from headwater.model.sink import Attempt, Tags
-from headwater.model.source import Labels, check_label
-from headwater.model.store import Store
+from headwater.model.protocols.sink import Attempt, Tags
+from headwater.model.protocols.source import Labels, check_label
+from headwater.model.protocols.store import Store
 
 _RECENT = 200  # more cycles than end between two looks at the history
 

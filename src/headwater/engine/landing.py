@@ -24,9 +24,9 @@ from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.result import CycleReport
 from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt, LandsSideBySide, Sink
+from headwater.model.protocols.source import DefersParts, IsolatesStreams, Source
 from headwater.model.rows import OnReject, Rows, Split
-from headwater.model.sink import Attempt, LandsSideBySide, Sink
-from headwater.model.source import DefersParts, IsolatesStreams, Source
 from headwater.model.window import Window
 
 if TYPE_CHECKING:

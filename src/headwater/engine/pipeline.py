@@ -11,13 +11,13 @@ from headwater.config.pipeline import PythonTransformSettings
 from headwater.engine.rejects.collector import Rejects
 from headwater.engine.result import Log
 from headwater.engine.retry import Retries
-from headwater.engine.transform import apply_transform
+from headwater.engine.spark.transform import apply_transform
 from headwater.model.faults import Faults
 from headwater.model.marks import Mark
+from headwater.model.protocols.sink import Sink
+from headwater.model.protocols.source import Acknowledges, Source
+from headwater.model.protocols.store import Store
 from headwater.model.rows import Rows
-from headwater.model.sink import Sink
-from headwater.model.source import Acknowledges, Source
-from headwater.model.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

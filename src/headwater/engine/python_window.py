@@ -14,9 +14,9 @@ from headwater.engine.pipeline import acknowledge
 from headwater.model.errors import RunError, UnknownName
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.progress import Intent
+from headwater.model.protocols.source import Source
+from headwater.model.protocols.store import Store
 from headwater.model.rows import Rows
-from headwater.model.source import Source
-from headwater.model.store import Store
 from headwater.model.window import Window
 
 if TYPE_CHECKING:

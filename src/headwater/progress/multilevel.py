@@ -22,7 +22,7 @@ from typing import Protocol
 from headwater.model.bookmarks import BookmarkAdmin, HasLedger, no_ledger
 from headwater.model.errors import HeadwaterError, StoreDamaged
 from headwater.model.progress import HistoryEntry, Lease, Progress
-from headwater.model.store import Store
+from headwater.model.protocols.store import Store
 
 _log = logging.getLogger(__name__)
 

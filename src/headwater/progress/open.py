@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headwater.model.errors import InputError, closest
+from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret, masked
-from headwater.model.store import Store
 from headwater.progress.file import FileProgress
 from headwater.progress.memory import MemoryProgress
 from headwater.progress.multilevel import MultilevelProgress

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.config.project import ProjectSettings
-from headwater.engine.spark_session import find_java
+from headwater.engine.spark.session import find_java
 from headwater.model.errors import HeadwaterError, JarsMissing
 from headwater.model.secret import masked
 from headwater.services.jars import cache_folder, inspect

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from headwater.engine.spark_session import find_java
+from headwater.engine.spark.session import find_java
 from headwater.model.errors import JarsMissing
 
 _IVY = Path(__file__).parent / "ivy"

@@ -17,8 +17,8 @@ from rich.cells import cell_len, set_cell_size
 
 from headwater.config.sinks.console import ConsoleSinkSettings
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.text_values import Plain, plain_column
 
 _WIDEST = 40

@@ -10,9 +10,9 @@ from typing import Any, TextIO, cast
 from headwater.config.pipeline import SinkSettings
 from headwater.config.project import S3Settings
 from headwater.config.sinks.iceberg import IcebergSinkSettings
-from headwater.model.lake import LakeSink
+from headwater.model.protocols.lake import LakeSink
+from headwater.model.protocols.sink import Sink
 from headwater.model.rows import LABEL
-from headwater.model.sink import Sink
 
 
 def load(target: str) -> Any:

@@ -23,7 +23,7 @@ from headwater.model.rows import COPY, SINK, Reject, Rows, SetPartAside
 from headwater.sinks.text_values import Plain, plain_column
 
 if TYPE_CHECKING:
-    from headwater.model.sink import Attempt
+    from headwater.model.protocols.sink import Attempt
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema, stream: str) -> pa.RecordBatch:

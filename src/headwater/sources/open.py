@@ -13,7 +13,7 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.bookmarks import Ledger
 from headwater.model.errors import InputError
-from headwater.model.source import Source
+from headwater.model.protocols.source import Source
 from headwater.sources.sql.database import DEFAULT_TUNING, Tuning
 
 if TYPE_CHECKING:

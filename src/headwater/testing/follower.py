@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headwater.model.marks import Mark, mark_from_json
 from headwater.model.progress import Lease
+from headwater.model.protocols.source import Abandons, Acknowledges, Claim, IsolatesStreams, Plan, Source
 from headwater.model.rows import Reject, Rows, Split
-from headwater.model.source import Abandons, Acknowledges, Claim, IsolatesStreams, Plan, Source
 from headwater.model.window import Window
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from headwater.model.bookmarks import Block, BookmarkAdmin, Counted, FailedObject, HasLedger, State
 from headwater.model.errors import LeaseLost
 from headwater.model.progress import Lease
-from headwater.model.store import Store
+from headwater.model.protocols.store import Store
 from headwater.progress.ledger import bookmark_schema
 
 _NOON = dt.datetime(2026, 3, 2, 12, tzinfo=dt.UTC)

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.marks import ColumnMark
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import MemorySplit, Objects, OnReject, Rows, Split
-from headwater.model.sink import Attempt
 from headwater.model.types import CursorType
 from headwater.model.window import Window
 

@@ -31,7 +31,7 @@ from headwater.model.errors import (
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark, StreamsMark
 from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, PausedStream, Progress
-from headwater.model.store import Store
+from headwater.model.protocols.store import Store
 from headwater.model.types import CursorType
 from headwater.model.window import Window
 from headwater.testing.progress_race import OpenStore, Race, run_race

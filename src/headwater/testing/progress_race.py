@@ -19,7 +19,7 @@ from pathlib import Path
 from headwater.model.errors import LeaseHeld, LeaseLost
 from headwater.model.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Intent, Lease, Progress
-from headwater.model.store import Store
+from headwater.model.protocols.store import Store
 from headwater.model.types import CursorType
 from headwater.model.window import Window
 

@@ -21,8 +21,8 @@ import pytest
 
 from headwater.model.errors import HeadwaterError, LeaseLost, SinkUnreachable, SourceUnreachable, ValueNotKept
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt, Sink
 from headwater.model.rows import Reject, Rows
-from headwater.model.sink import Attempt, Sink
 from headwater.model.window import Window
 from headwater.testing.memory_rows import attempt_at, failing, memory_rows, window_up_to
 

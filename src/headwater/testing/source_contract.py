@@ -21,7 +21,7 @@ import pytest
 
 from headwater.model.errors import BadPosition, SourceUnreachable
 from headwater.model.marks import Mark
-from headwater.model.source import Abandons, Acknowledges, IsolatesStreams, Source
+from headwater.model.protocols.source import Abandons, Acknowledges, IsolatesStreams, Source
 from headwater.model.window import Window
 from headwater.testing.follower import (
     Content,

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.api import Project
 from headwater.config.load import load_project
-from headwater.engine.replay import Replayed
+from headwater.engine.operations.replay import Replayed
 from headwater.model.errors import HeadwaterError, SinkUnreachable
 from headwater.model.faults import EVERY_CYCLE
 from headwater.sinks import tasks as over_rows

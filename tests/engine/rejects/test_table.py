@@ -17,8 +17,8 @@ from headwater.api import Project
 from headwater.config.load import load_project
 from headwater.config.pipeline import PipelineSettings
 from headwater.engine.cycle import run_cycle
+from headwater.engine.operations.replay import Replayed, replay
 from headwater.engine.rejects.table import StoredReject
-from headwater.engine.replay import Replayed, replay
 from headwater.engine.result import CycleResult
 from headwater.model.errors import SinkUnreachable, ValueNotKept
 from headwater.model.faults import Faults

@@ -13,8 +13,8 @@ import pyarrow as pa
 from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.landing import Landing
 from headwater.model.marks import ColumnMark
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Objects, Rows
-from headwater.model.sink import Attempt
 from headwater.model.types import CursorType
 from headwater.model.window import Window
 from headwater.sinks.iceberg.merge.strategy import DEFAULT_TUNING, Tuning

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.model.errors import InputError, RunError
-from headwater.model.lake import Lake, LakeSink
+from headwater.model.protocols.lake import Lake, LakeSink
 from headwater.model.rows import Rows
 from headwater.sinks.iceberg.sink import IcebergSink
 from tests.sinks.iceberg.landing import Lands, orders

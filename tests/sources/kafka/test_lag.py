@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from headwater.cli.main import app
-from headwater.model.source import MeasuresLag
+from headwater.model.protocols.source import MeasuresLag
 from tests.sources.kafka.polling import Poller, numbers, send
 from tests.sources.kafka.test_traps import remove_before
 from tests.stack import KafkaForTests

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.model.errors import BadPosition
 from headwater.model.marks import ObjectsMark
-from headwater.model.source import Claim
+from headwater.model.protocols.source import Claim
 from tests.sources.objects.watcher import Watcher
 
 

@@ -14,7 +14,7 @@ from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.lsn_mark import LsnMark
 from headwater.model.marks import mark_from_json
 from headwater.model.progress import Lease
-from headwater.model.source import Claim
+from headwater.model.protocols.source import Claim
 from headwater.model.window import Window
 from headwater.sources.postgres.source import CATALOG_SECONDS, PostgresSource
 

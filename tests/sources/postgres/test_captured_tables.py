@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import BadPosition, InputError, SourceChanged, UnknownName
-from headwater.model.source import Claim
+from headwater.model.protocols.source import Claim
 from headwater.sources.postgres.wal.windows import WalWindows
 from tests.sources.postgres.follower import LEASE, following, source_table
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headwater.config.pipeline import SourceSettings
 from headwater.model.marks import Mark, mark_from_json
-from headwater.model.source import Plan
+from headwater.model.protocols.source import Plan
 from headwater.model.window import Window
 from headwater.sources.open import SourceContext, open_source
 from headwater.sources.sql.database import DEFAULT_TUNING, Tuning

@@ -13,8 +13,8 @@ import pytest
 from headwater.engine.rejects.collector import numbered_copies
 from headwater.model.errors import UnknownName
 from headwater.model.marks import StreamsMark
+from headwater.model.protocols.source import Replays
 from headwater.model.rows import Reject
-from headwater.model.source import Replays
 from tests.sources.sql.poller import Poller
 from tests.sources.sql.rejects import payloads, poll_with_rejects, read_with_rejects
 

@@ -18,7 +18,7 @@ from headwater.cli.output import Output, table
 from headwater.model.errors import InputError
 
 if TYPE_CHECKING:
-    from headwater.engine.bookmarks import PipelineBookmarks
+    from headwater.engine.operations.bookmarks import PipelineBookmarks
     from headwater.model.marks import Json
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's key, as in `bookmarks list`.")]
@@ -41,7 +41,7 @@ def list_bookmarks(
 
     landed: its rows are in every sink. pending: staged for a window. failed: will be retried. aside: failed too often.
     """
-    from headwater.engine.bookmarks import STANDINGS
+    from headwater.engine.operations.bookmarks import STANDINGS
 
     unknown = sorted(set(state or ()) - set(STANDINGS))
     if unknown:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headwater.api import Pipeline
     from headwater.model.marks import Json
     from headwater.model.progress import Progress
-    from headwater.model.source import Plan
+    from headwater.model.protocols.source import Plan
 
 
 def plan(

@@ -16,7 +16,7 @@ from headwater.model.json_codec import to_json
 from headwater.model.marks import Json
 
 if TYPE_CHECKING:
-    from headwater.engine.rebuild import Rebuilt
+    from headwater.engine.operations.rebuild import Rebuilt
 
 SKIP_GAP = "skip-gap"  # as a source's `position` knows it
 

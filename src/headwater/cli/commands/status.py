@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headwater.api import Project
     from headwater.model.marks import Json
     from headwater.model.progress import HistoryEntry, PausedStream, Progress
-    from headwater.model.source import Lag
+    from headwater.model.protocols.source import Lag
 
 
 def status(out: Output, flags: ProjectFlags) -> None:

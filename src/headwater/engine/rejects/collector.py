@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.model.errors import TooManyRejects
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt, Sink
 from headwater.model.rows import BY_SINK, COPY, SINK, OnReject, Reject, Rows, Split
-from headwater.model.sink import Attempt, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa

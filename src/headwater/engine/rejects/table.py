@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.model.lake import LakeSink
+from headwater.model.protocols.lake import LakeSink
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import OP, POSITION, Changes, MemorySplit, Objects, Reject, Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.rejects import row_of
 
 if TYPE_CHECKING:

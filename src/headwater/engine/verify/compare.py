@@ -27,9 +27,9 @@ from headwater.engine.verify.digest import (
 )
 from headwater.engine.verify.report import Compared
 from headwater.model.errors import RunError
-from headwater.model.lake import FileStats, LakeSink, LakeSnapshot, Range
+from headwater.model.protocols.lake import FileStats, LakeSink, LakeSnapshot, Range
+from headwater.model.protocols.source import Comparison, KeyRanges
 from headwater.model.rows import Rows
-from headwater.model.source import Comparison, KeyRanges
 from headwater.sinks.tasks import RowCounter
 
 if TYPE_CHECKING:

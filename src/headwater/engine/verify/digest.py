@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from headwater.engine.verify.row_hash import Lanes, hash_rows
 from headwater.model.errors import ValueNotKept
+from headwater.model.protocols.source import KeyRanges
 from headwater.model.rows import Rows
-from headwater.model.source import KeyRanges
 from headwater.sinks.rejects import conform
 from headwater.sinks.tasks import RowCounter, run_over_rows
 

@@ -22,10 +22,10 @@ from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.verify.digest import KEY, Digests
 from headwater.engine.verify.report import Compared, Repaired
 from headwater.model.errors import InputError, LeaseHeld
-from headwater.model.lake import LakeSink
 from headwater.model.landing import Landing
+from headwater.model.protocols.lake import LakeSink
+from headwater.model.protocols.source import CurrentRows, Verifiable
 from headwater.model.rows import Rows
-from headwater.model.source import CurrentRows, Verifiable
 from headwater.model.window import Window
 from headwater.sinks.tasks import RowCounter
 

@@ -15,10 +15,10 @@ from headwater.engine.verify.compare import TableComparison, Wanted, refusal
 from headwater.engine.verify.repair import repair
 from headwater.engine.verify.report import Compared, Refused, Verified
 from headwater.model.errors import InputError, LeaseHeld, RunError, SnapshotGone, UnknownName
-from headwater.model.lake import LakeHistory, LakeSink, LandedWindow
 from headwater.model.marks import Mark
 from headwater.model.progress import Progress
-from headwater.model.source import Comparison, ComparisonPoint, NotCompared, Source, Verifiable
+from headwater.model.protocols.lake import LakeHistory, LakeSink, LandedWindow
+from headwater.model.protocols.source import Comparison, ComparisonPoint, NotCompared, Source, Verifiable
 
 _LOOKS = 3  # at what differs, where a source is not read in one view
 _MEETINGS = 10  # where tables are truncated or rewritten while they are read, or the mark was just past

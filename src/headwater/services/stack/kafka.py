@@ -17,7 +17,7 @@ from typing import Literal
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headwater.engine.spark_session import find_java
+from headwater.engine.spark.session import find_java
 from headwater.model.errors import EnvironmentFault
 from headwater.services.jars import JarSet, cache_folder, declared_version, ensure_jars, locked
 from headwater.services.stack.service import Launch, Say

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headwater.config.project import S3Settings
 from headwater.config.sinks.files import FilesSinkSettings
-from headwater.model.sink import Sink
+from headwater.model.protocols.sink import Sink
 from headwater.sinks.files.connect_layout import MessageFilesSink
 from headwater.sinks.files.sink import FilesSink
 

@@ -13,9 +13,9 @@ from headwater.config.project import S3Settings
 from headwater.config.sinks.files import FilesSinkSettings
 from headwater.model.errors import SettingsError, SinkUnreachable
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
 from headwater.model.secret import masked
-from headwater.model.sink import Attempt
 from headwater.sinks.files.targets import (
     ManifestTarget,
     Record,

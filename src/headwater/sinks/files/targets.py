@@ -21,8 +21,8 @@ from pathlib import Path
 
 from headwater.model.errors import LeaseLost, PublishConflict, SettingsError, SinkUnreachable
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt
 from headwater.model.secret import masked
-from headwater.model.sink import Attempt
 from headwater.storage.destination import (
     LocalDestination,
     ObjectDestination,

@@ -14,8 +14,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from headwater.model.errors import SchemaRefused, ValueNotKept
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.files.targets import Part, storage_errors
 from headwater.sinks.rejects import SinkRejects
 from headwater.sinks.tasks import RowCounter, count_rows, is_small, run_over_rows

@@ -1,4 +1,4 @@
-"""The lake as the engine sees it (`model/lake.py`), on one Iceberg sink's tables; removal of rows by key."""
+"""The lake as the engine sees it (`model/protocols/lake.py`), on one Iceberg sink's tables; removal of rows by key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.model.errors import InputError, PublishConflict, UnknownName
-from headwater.model.lake import FileStats, LakeTableInfo, LandedWindow, Range
 from headwater.model.landing import Landing
+from headwater.model.protocols.lake import FileStats, LakeTableInfo, LandedWindow, Range
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.catalog.catalog import KEY_PROPERTY, OWNER_PROPERTY, find_table
 from headwater.sinks.iceberg.catalog.jvm import HeadMoved, reaching
 from headwater.sinks.iceberg.catalog.publish import (

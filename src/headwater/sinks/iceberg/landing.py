@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headwater.model.errors import PublishConflict, SinkUnreachable
-from headwater.model.sink import Attempt
+from headwater.model.protocols.sink import Attempt
 from headwater.sinks.iceberg.catalog.jvm import HeadMoved, reaching
 from headwater.sinks.iceberg.catalog.publish import (
     Ancestry,

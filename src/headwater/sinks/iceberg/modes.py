@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.errors import AmbiguousKey, InputError, TransformFailed, UnknownName
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Changes, Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.catalog.table import LakeTable
 from headwater.sinks.iceberg.cdc.change_files import (
     ChangeFiles,

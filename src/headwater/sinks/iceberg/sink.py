@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.landing import Landing
 from headwater.model.marks import LsnMark, StreamsMark
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.catalog.catalog import OWNER_PROPERTY, create_table, find_table, has_ref, tag_head
 from headwater.sinks.iceberg.catalog.jvm import reaching
 from headwater.sinks.iceberg.catalog.publish import Stamp, StampedSnapshot, check_epoch, find_landing

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.model.lake import Range
+from headwater.model.protocols.lake import Range
 from headwater.model.rows import OnReject, Rows
-from headwater.model.spark_schema import spark_type
+from headwater.model.spark.schema import spark_type
 from headwater.sinks.iceberg.catalog.jvm import reaching
 from headwater.sinks.iceberg.catalog.table import LakeTable, TableName, quote
 from headwater.sinks.iceberg.data_files import NO_ID, ArrowColumn, ColumnReader, RowGroup, open_columns, read_vector

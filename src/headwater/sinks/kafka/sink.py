@@ -15,8 +15,8 @@ from headwater.config.sinks.kafka import CreateTopicSettings, KafkaSinkSettings
 from headwater.config.sources.kafka import ClientOptions, client_options
 from headwater.model.errors import HeadwaterError, InputError, UnknownName
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.kafka.messages import (
     Chunk,
     JsonValues,

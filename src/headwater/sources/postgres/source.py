@@ -13,8 +13,8 @@ from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import BadPosition, SourceChanged, UnknownName
 from headwater.model.lsn_mark import LsnMark, lsn_number, lsn_text
 from headwater.model.marks import Mark
+from headwater.model.protocols.source import Claim, ComparisonPoint, CurrentRows, Lag, Plan, StreamPlan
 from headwater.model.rows import Rows
-from headwater.model.source import Claim, ComparisonPoint, CurrentRows, Lag, Plan, StreamPlan
 from headwater.model.window import Window
 from headwater.pg.connection import PostgresSession
 from headwater.sources.postgres.catalog import Kinds

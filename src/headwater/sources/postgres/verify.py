@@ -15,8 +15,8 @@ from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SnapshotGone
 from headwater.model.lsn_mark import LsnMark, TableState, lsn_number, lsn_text
 from headwater.model.marks import Mark, mark_from_json
+from headwater.model.protocols.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.model.rows import OP, POSITION, SOURCE_TIME, MemorySplit, Reject, Rows, position
-from headwater.model.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.sources.postgres.catalog import ROW, Kinds, stream_schema
 from headwater.sources.postgres.initial_copy.snapshot import CopySnapshot
 from headwater.sources.postgres.initial_copy.windows import CopyRequest, copied_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headwater.model.source import KeyRanges
+from headwater.model.protocols.source import KeyRanges
 from headwater.model.types import Column, CursorType
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Relation, Subject

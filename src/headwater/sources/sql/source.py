@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import HeadwaterError, SourceChanged, UnknownName, is_of_one_stream
 from headwater.model.marks import ColumnMark, Mark, StreamsMark
+from headwater.model.protocols.source import Claim, ComparisonPoint, CurrentRows, Plan, StreamPlan
 from headwater.model.rows import Reject, Rows
-from headwater.model.source import Claim, ComparisonPoint, CurrentRows, Plan, StreamPlan
 from headwater.model.window import Window
 from headwater.sources.sql.database import (
     DEFAULT_TUNING,

@@ -18,8 +18,8 @@ from sqlglot import exp
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import InputError, UnknownName
 from headwater.model.marks import ColumnMark, Mark
+from headwater.model.protocols.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.model.rows import OnReject, Rows, Split
-from headwater.model.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Division, Limits, Relation, Stream, View
 from headwater.sources.sql.dialects import number_

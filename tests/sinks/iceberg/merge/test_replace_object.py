@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.engine.rejects.table import rows_of_sink_rejects
-from headwater.engine.transform import apply_transform
+from headwater.engine.spark.transform import apply_transform
 from headwater.model.errors import AmbiguousKey, InputError, LeaseLost, SchemaRefused, TransformFailed
 from headwater.model.rows import Objects, Reject, Rows
 from headwater.testing.memory_rows import spark_rows

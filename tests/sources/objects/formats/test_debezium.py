@@ -13,7 +13,7 @@ import pytest
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
 from headwater.model.marks import ObjectsMark
-from headwater.model.source import Claim
+from headwater.model.protocols.source import Claim
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay, window_rows
 from headwater.sources.objects.schema import infer_columns

@@ -8,7 +8,7 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from headwater.model.source import KeyRanges
+from headwater.model.protocols.source import KeyRanges
 from headwater.model.types import Column, CursorType
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Relation, Subject

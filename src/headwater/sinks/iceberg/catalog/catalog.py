@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headwater.config.sinks.iceberg import PartitionField, parse_partition_field
 from headwater.model.errors import InputError, PublishConflict, RunError, UnknownName
-from headwater.model.sink import Attempt
+from headwater.model.protocols.sink import Attempt
 from headwater.sinks.iceberg.catalog.jvm import HeadMoved, describe_error, java, reaching
 from headwater.sinks.iceberg.catalog.table import MAIN, LakeTable, TableName
 from headwater.sinks.iceberg.schema import TableSchema, plan_new, table_schema

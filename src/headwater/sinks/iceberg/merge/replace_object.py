@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headwater.model.errors import InputError, SchemaRefused, TransformFailed
+from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt
 from headwater.sinks.iceberg.catalog.publish import Stamp
 from headwater.sinks.iceberg.catalog.table import LakeTable, PlannedFile
 from headwater.sinks.iceberg.data_files import ArrowColumn, open_columns

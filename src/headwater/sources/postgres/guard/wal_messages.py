@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headwater.model.errors import InputError
 from headwater.model.lsn_mark import lsn_number, lsn_text
-from headwater.model.source import check_label, label_problem
+from headwater.model.protocols.source import check_label, label_problem
 from headwater.pg.connection import PostgresSession
 
 PREFIX = "headwater"

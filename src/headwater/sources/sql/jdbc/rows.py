@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from headwater.model.errors import ValueNotKept
 from headwater.model.rows import OnReject, Rows, Split
-from headwater.model.spark_schema import spark_schema
+from headwater.model.spark.schema import spark_schema
 from headwater.model.types import Column, arrow_schema, ddl_type, decimal_digits
 from headwater.sources.sql.database import Relation
 from headwater.sources.sql.dialects import identifier

@@ -13,7 +13,7 @@ from headwater.model.bookmarks import Block, BookmarkAdmin, State
 from headwater.model.errors import InputError, UnknownName
 from headwater.model.marks import ObjectsMark
 from headwater.model.progress import Lease
-from headwater.model.store import Store
+from headwater.model.protocols.store import Store
 from headwater.progress.bookmark_file import Bookmark
 
 if TYPE_CHECKING:

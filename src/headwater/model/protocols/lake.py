@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.landing import Landing
+from headwater.model.protocols.sink import Attempt, Sink
 from headwater.model.rows import Rows
-from headwater.model.sink import Attempt, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,8 +20,8 @@ from headwater.engine.rejects.table import StoredReject, remove, rows_of_sink_re
 from headwater.model.errors import InputError, RunError
 from headwater.model.landing import Landing
 from headwater.model.marks import Mark
+from headwater.model.protocols.source import DefersParts, Replays
 from headwater.model.rows import SINK, Reject, Rows
-from headwater.model.source import DefersParts, Replays
 from headwater.model.window import Window
 
 

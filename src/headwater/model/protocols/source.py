@@ -144,7 +144,7 @@ class Abandons(Protocol):
 
 @runtime_checkable
 class Labels(Protocol):
-    """A source whose log takes names for moments (`model/source.py`); a window ends where it finds one."""
+    """A source whose log takes names for moments (`model/protocols/source.py`); a window ends where it finds one."""
 
     def label(self, text: str) -> str:
         """Write the name into the log and return its position there. Durable when it returns. Needs no lease."""

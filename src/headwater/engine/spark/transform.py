@@ -23,7 +23,7 @@ from headwater.config.pipeline import PythonTransformSettings
 from headwater.model.errors import TransformFailed
 from headwater.model.rows import CHANGE_COLUMNS, Changes, Rows
 from headwater.model.secret import masked
-from headwater.model.spark_schema import arrow_schema
+from headwater.model.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

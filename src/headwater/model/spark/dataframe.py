@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwater.model.spark_schema import spark_schema
+from headwater.model.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

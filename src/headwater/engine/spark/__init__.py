@@ -1,0 +1,1 @@
+"""The Spark session and the transforms that need one."""

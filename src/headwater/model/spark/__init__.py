@@ -1,0 +1,1 @@
+"""Rows and schemas where Spark meets Arrow. Importing it imports no Spark."""
