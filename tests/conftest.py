@@ -1,8 +1,7 @@
-"""Real services for every test: one set of servers per run (see stack.py), one Spark session per worker."""
+"""Real services for every test: one set of servers per run (see support/stack.py), one Spark session per worker."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
 from headwater.engine.spark.session import start_session
 from headwater.services.jars import ensure_jars
-from tests.encrypted import certificate, url
-from tests.moto import moto, moto_bucket
-from tests.stack import (
+from tests.support.moto_server import moto, moto_bucket
+from tests.support.postgres_tls import certificate, url
+from tests.support.stack import (
     bucket,
     connect,
     kafka,
@@ -27,6 +26,7 @@ from tests.stack import (
     s3,
     stack,
 )
+from tests.support.wait import wait_until
 
 # Found here by pytest.
 __all__ = [
@@ -105,11 +105,3 @@ def namespace(spark: SparkSession) -> str:
     name = f"lake.ns_{uuid.uuid4().hex[:10]}"
     spark.sql(f"CREATE NAMESPACE {name}")
     return name
-
-
-def wait_until(condition, seconds: float = 30.0) -> None:
-    """Poll with a deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)

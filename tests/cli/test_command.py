@@ -15,7 +15,7 @@ from headwater.cli.main import app
 from headwater.cli.output import Output, display_width, printable, table
 from headwater.cli.reference import leaves, pages
 from headwater.model.errors import LeaseLost
-from tests.cli.conftest import Headwater
+from tests.support.command_line import Headwater
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMANDS = [name for name, _ in leaves(get_command(app))]

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cli.conftest import Headwater
+from tests.support.command_line import Headwater
 
 SECRET = "hunter2-s3cret"  # noqa: S105 - the one that must not show
 

@@ -9,7 +9,7 @@ import pytest
 from headwater.services.stack.stack import Stack
 from headwater.testing.crashes import lend
 from tests.docs.walkthrough import walk
-from tests.warm_processes import make_default, warm_programs
+from tests.support.warm_processes import make_default, warm_programs
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -17,9 +17,9 @@ from headwater.api import Project
 from headwater.config.load import load_project
 from headwater.engine.result import CycleResult
 from headwater.testing.crashes import expire_lease, lend
-from tests.warm_processes import warm_programs
+from tests.support.warm_processes import warm_programs
 
-CHILD = Path(__file__).parent / "cycle_child.py"
+CHILD = Path(__file__).parents[1] / "support" / "cycle_child.py"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 
 from headwater.model.faults import EVERY_CYCLE
 from headwater.testing.servers import door_to
-from tests.conftest import wait_until
 from tests.engine.shop import Shop, child_result
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.api import Project, run_forever
 from headwater.config.load import load_project
-from tests.conftest import wait_until
+from tests.support.wait import wait_until
 
 
 @pytest.fixture

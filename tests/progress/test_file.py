@@ -20,7 +20,7 @@ from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.types import CursorType
 from headwater.progress.file import FileProgress, file_stem
 from headwater.progress.record_store import wall_clock
-from tests.conftest import wait_until
+from tests.support.wait import wait_until
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=500)
 

@@ -1,5 +1,5 @@
 """The command line, as in tests/cli."""
 
-from tests.cli.conftest import headwater, process
+from tests.support.command_line import headwater, process
 
 __all__ = ["headwater", "process"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headwater.sinks.tasks import CountSender, RowCounter, count_rows, ignore_count, open_receiver, receive_counts
-from tests.conftest import wait_until
+from tests.support.wait import wait_until
 
 BATCH = pa.record_batch({"id": [1, 2, 3]})
 

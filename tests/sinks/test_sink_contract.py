@@ -28,7 +28,7 @@ from headwater.testing.change_log import Event, changes
 from headwater.testing.memory_rows import tables_of, with_tables
 from headwater.testing.sink_contract import STREAMS, WINDOW_ROWS, Row, note_rows
 from tests.sinks.kafka.reading import everything_in
-from tests.stack import KafkaForTests, S3ForTests
+from tests.support.stack import KafkaForTests, S3ForTests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

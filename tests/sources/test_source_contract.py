@@ -19,12 +19,12 @@ from headwater.model.progress import Lease
 from headwater.model.protocols.source import Source
 from headwater.sources.open import SourceContext, open_source
 from headwater.testing import SourceContract, SourceOrigin
-from tests.conftest import wait_until
 from tests.sources.debezium.reading import as_bytes, event, field, with_schema
 from tests.sources.kafka.polling import send
-from tests.sources.objects.listings import Book
-from tests.sources.objects.s3_objects import put
-from tests.stack import KafkaForTests, S3ForTests
+from tests.sources.objects.ledger import Book
+from tests.support.s3_objects import put
+from tests.support.stack import KafkaForTests, S3ForTests
+from tests.support.wait import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

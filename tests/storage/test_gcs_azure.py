@@ -15,9 +15,9 @@ from headwater.model.errors import InputError, SourceUnreachable
 from headwater.storage.container import LISTING_COLUMNS, ObjectChanged, ObjectGone, ObjectVersion
 from headwater.storage.gcs_azure import CloudBucket
 from headwater.storage.open import open_container
-from tests.sources.objects.opened import by_bytes, keys, listed
-from tests.sources.objects.s3_objects import amazons_client
-from tests.stack import S3ForTests
+from tests.storage.containers import by_bytes, keys, listed
+from tests.support.s3_objects import amazons_client
+from tests.support.stack import S3ForTests
 
 pytestmark = pytest.mark.servers
 

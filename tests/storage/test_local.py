@@ -22,7 +22,7 @@ from headwater.model.errors import InputError, SourceUnreachable
 from headwater.storage.container import LISTING_COLUMNS, ObjectChanged, ObjectGone, ObjectRefused, Selection
 from headwater.storage.local import Folder, walk
 from headwater.storage.open import open_container
-from tests.sources.objects.opened import by_bytes, keys, listed, opened_folder
+from tests.storage.containers import by_bytes, keys, listed, opened_folder
 
 _NAME = st.text(st.sampled_from("ab-.0/é\U0001f600\uffff A"), min_size=1, max_size=12)
 

@@ -15,7 +15,7 @@ from headwater.model.errors import LeaseHeld, LeaseLost
 from headwater.testing.crashes import expire_lease, lend
 from tests.engine.shop import CHILD as CYCLE
 from tests.engine.verify.yard import Yard, found
-from tests.warm_processes import warm_programs
+from tests.support.warm_processes import warm_programs
 
 pytestmark = pytest.mark.spark
 CHILD = Path(__file__).parent / "verify_child.py"

@@ -12,8 +12,8 @@ from headwater.api import Project
 from headwater.config.load import load_project
 from headwater.engine.verify.report import Verified
 from headwater.engine.verify.verify import VerifyRequest
-from tests.engine.captured_yard import KEYS, Load, Yard
 from tests.engine.verify.yard import found
+from tests.flows.postgres.captured_yard import KEYS, Load, Yard
 
 pytestmark = pytest.mark.spark
 

@@ -14,10 +14,10 @@ from headwater.pg.copy.reader import CopyReader, tls_chunks
 from headwater.pg.copy.stream import socket_chunks
 from headwater.sources.postgres.initial_copy.windows import copied_rows
 from headwater.sources.postgres.wal.transactions import Peek, read_slot
-from tests.encrypted import encrypting_door
 from tests.sources.postgres.initial_copy.copy_rows import order_for, read, snapshot_of
 from tests.sources.postgres.wal.slot_wal import slot_wal
 from tests.sources.sql.poller import Poller
+from tests.support.postgres_tls import encrypting_door
 
 ROWS = 100_000
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, note text)"

@@ -1,4 +1,4 @@
-"""Templates say what the how-to explains; what Connect has to say about them is asked in tests/cli/test_connect.py."""
+"""Templates say what the how-to explains; what Connect has to say about them is asked in tests/cli/commands/environment/test_connect.py."""
 
 from pathlib import Path
 

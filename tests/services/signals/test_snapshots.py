@@ -15,8 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner
 
 from headwater.cli.main import app
-from tests.conftest import wait_until
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.servers
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer
 
-from tests.conftest import wait_until
-from tests.slots import drop_slot
-from tests.stack import KafkaForTests
+from tests.support.replication_slots import drop_slot
+from tests.support.stack import KafkaForTests
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.servers
 

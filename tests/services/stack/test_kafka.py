@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from headwater.services.stack.kafka import Kafka, certificate
 from headwater.services.stack.service import running
-from tests.stack import KafkaForTests, kafka_at
+from tests.support.stack import KafkaForTests, kafka_at
 
 pytestmark = pytest.mark.servers
 

@@ -7,7 +7,7 @@ from pyarrow import fs
 
 from headwater.services.stack.s3 import S3, client
 from headwater.services.stack.service import running
-from tests.stack import S3ForTests
+from tests.support.stack import S3ForTests
 
 pytestmark = pytest.mark.servers
 

@@ -14,7 +14,7 @@ import pytest
 from headwater.services.stack.s3 import client
 from headwater.services.stack.service import ChildProcess
 from headwater.services.stack.stack import Stack
-from tests.cli.conftest import Headwater
+from tests.support.command_line import Headwater
 
 pytestmark = [
     pytest.mark.servers,

@@ -16,7 +16,7 @@ from headwater.testing.memory_rows import attempt_at, memory_rows
 from tests.sinks.files.test_connect_layout import HEADERS
 from tests.sources.debezium.reading import Stream, as_bytes, messages_of, recorded, rows
 from tests.sources.objects.formats.test_debezium import Reader
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 
 def messages(events: list[dict]) -> pa.Table:

@@ -30,8 +30,8 @@ from headwater.model.window import Window
 from headwater.sinks.files import FilesSink, MessageFilesSink, open_files
 from headwater.storage.destination import Destination, open_destination
 from headwater.testing.memory_rows import attempt_at, memory_rows, spark_rows, table_of, window_up_to
-from tests.conftest import wait_until
-from tests.stack import S3ForTests
+from tests.support.stack import S3ForTests
+from tests.support.wait import wait_until
 
 HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))

@@ -8,8 +8,8 @@ import pytest
 
 from headwater.model.errors import InputError, RunError, SinkUnreachable, SourceUnreachable, UnknownName
 from headwater.testing.memory_rows import failing
-from tests.conftest import wait_until
 from tests.sinks.iceberg.landing import Lands, orders
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.spark
 

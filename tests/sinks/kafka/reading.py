@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from headwater.config.sinks.kafka import KafkaSinkSettings
 from headwater.sinks.kafka import KafkaSink
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from headwater.services.stack.service import running
 from headwater.sinks.kafka.producer import Undelivered, delivery_error
 from headwater.testing.memory_rows import attempt_at, memory_rows, table_of, window_up_to
 from tests.sinks.kafka.reading import everything_in, kafka_sink
-from tests.stack import kafka_at
+from tests.support.stack import kafka_at
 
 WINDOW = window_up_to(10)
 

@@ -20,7 +20,7 @@ from headwater.sinks.kafka.messages import scheme_for
 from headwater.testing.crashes import expire_lease
 from headwater.testing.memory_rows import attempt_at, memory_rows, table_of, window_up_to
 from tests.sinks.kafka.reading import everything_in, kafka_sink
-from tests.warm_processes import warm_programs
+from tests.support.warm_processes import warm_programs
 
 WINDOW = window_up_to(10)
 HEADWATER = Path(sys.executable).with_name("headwater")

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from tests.conftest import wait_until
-from tests.slots import drop_slot
 from tests.sources.kafka.polling import Poller
-from tests.stack import KafkaForTests
+from tests.support.replication_slots import drop_slot
+from tests.support.stack import KafkaForTests
+from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 

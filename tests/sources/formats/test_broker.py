@@ -13,7 +13,7 @@ from headwater.sources.open import open_source
 from tests.sources.formats.case import KAFKA, Case, Outcome, refusal
 from tests.sources.formats.kafka import AVRO_SCHEMA, TestMessage, messages_of, outcome_of, settings_of
 from tests.sources.formats.tables import CASES
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 pytestmark = pytest.mark.servers
 

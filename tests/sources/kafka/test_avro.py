@@ -19,7 +19,7 @@ import pytest
 
 from headwater.model.errors import SourceUnreachable
 from tests.sources.kafka.polling import Poller, send
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 RECORD = {
     "type": "record",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sources.kafka.polling import Poller, send
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 
 def test_bad_messages_in_a_topic_are_rejects_with_their_place_and_the_rest_are_rows(kafka: KafkaForTests):

@@ -6,7 +6,7 @@ from headwater.model.marks import OffsetsMark
 from headwater.model.window import Window
 from headwater.testing import marks as laws
 from tests.sources.kafka.polling import Poller, send
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 
 def test_marks_with_columns_keep_the_laws():

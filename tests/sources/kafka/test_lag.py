@@ -12,7 +12,7 @@ from headwater.cli.main import app
 from headwater.model.protocols.source import MeasuresLag
 from tests.sources.kafka.polling import Poller, numbers, send
 from tests.sources.kafka.test_traps import remove_before
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 
 def test_lag_counts_what_is_unread_and_how_long_the_oldest_of_it_waits(kafka: KafkaForTests):

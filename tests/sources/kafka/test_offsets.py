@@ -15,7 +15,7 @@ from headwater.model.errors import InputError, SettingsError, SourceUnreachable
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
 from headwater.sources.kafka.offsets import fair_shares
 from tests.sources.kafka.polling import Poller, numbers, send, texts
-from tests.stack import KafkaForTests
+from tests.support.stack import KafkaForTests
 
 
 def test_the_seeds_example_goes_on_from_each_partitions_own_offset(kafka: KafkaForTests):

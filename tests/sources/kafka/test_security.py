@@ -10,7 +10,7 @@ from headwater.model.errors import SourceUnreachable
 from headwater.services.stack.kafka import Kafka
 from headwater.services.stack.service import running
 from tests.sources.kafka.polling import Poller, send
-from tests.stack import kafka_at
+from tests.support.stack import kafka_at
 
 pytestmark = pytest.mark.servers
 

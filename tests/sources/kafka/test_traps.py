@@ -15,9 +15,9 @@ from headwater.model.marks import OffsetsMark
 from headwater.services.stack.kafka import Kafka
 from headwater.services.stack.service import running
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
-from tests.conftest import wait_until
 from tests.sources.kafka.polling import Poller, numbers, send, texts
-from tests.stack import KafkaForTests, kafka_at
+from tests.support.stack import KafkaForTests, kafka_at
+from tests.support.wait import wait_until
 
 
 def remove_before(kafka: KafkaForTests, topic: str, offset: int, partition: int = 0) -> None:

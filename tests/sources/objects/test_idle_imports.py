@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack import S3ForTests
+from tests.support.stack import S3ForTests
 
 _LISTING = """
 import sys

@@ -14,7 +14,7 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.rows import Reject
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 METADATA = {"url": "u", "row": "n"}
 

@@ -9,7 +9,7 @@ import pytest
 from headwater.model.errors import BadPosition
 from headwater.model.marks import ObjectsMark
 from headwater.model.protocols.source import Claim
-from tests.sources.objects.watcher import Watcher
+from tests.sources.objects.objects_source import Watcher
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from headwater.sources.objects.formats.csv import kinds_of
 from headwater.sources.objects.formats.json import infer_json
 from headwater.sources.objects.schema import infer_columns
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 
 @pytest.fixture

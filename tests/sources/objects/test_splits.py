@@ -14,7 +14,7 @@ from headwater.model.errors import SourceUnreachable
 from headwater.sinks.tasks import SMALL_WINDOW
 from headwater.sources.objects.rows import group_objects
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from headwater.model.marks import ObjectsMark
 from headwater.sources.objects.listing_diff import diff_listing
 from headwater.sources.objects.staging import GenerationCounter, StagingRun, stage
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.listings import Book, Version, pages
+from tests.sources.objects.ledger import Book, Version, pages
 
 _keys = st.text(st.sampled_from("ab/ %é😀~"), min_size=1, max_size=2)
 _versions = st.tuples(st.sampled_from(["e1", "e2"]), st.integers(0, 3), st.integers(0, 2))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.objects.watcher import Watcher
+from tests.sources.objects.objects_source import Watcher
 
 
 @pytest.fixture

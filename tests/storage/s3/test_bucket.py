@@ -13,9 +13,9 @@ import pytest
 from headwater.model.errors import SourceUnreachable
 from headwater.storage.container import LISTING_COLUMNS, ObjectChanged, ObjectGone
 from headwater.storage.s3.client import S3Client
-from tests.sources.objects.opened import by_bytes, keys, listed, opened_bucket
-from tests.sources.objects.s3_objects import amazons_client, put, put_many
-from tests.stack import S3ForTests
+from tests.storage.containers import by_bytes, keys, listed, opened_bucket
+from tests.support.s3_objects import amazons_client, put, put_many
+from tests.support.stack import S3ForTests
 
 _PART = 5 * 1024 * 1024  # the least that S3 takes
 

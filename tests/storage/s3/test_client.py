@@ -14,8 +14,8 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import SourceUnreachable
 from headwater.storage.container import ObjectRefused, ObjectVersion
 from headwater.storage.open import open_container
-from tests.sources.objects.opened import keys, listed, opened_bucket
-from tests.stack import S3ForTests
+from tests.storage.containers import keys, listed, opened_bucket
+from tests.support.stack import S3ForTests
 
 _SPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 

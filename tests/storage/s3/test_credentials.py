@@ -19,9 +19,9 @@ from headwater.model.secret import Secret
 from headwater.storage.open import open_container
 from headwater.storage.s3.bucket import Bucket
 from headwater.storage.s3.credentials import BotocoreKeys, Keys, S3Access, StaticKeys, find_access
-from tests.sources.objects.opened import listed, opened_bucket
-from tests.sources.objects.s3_objects import put
-from tests.stack import S3ForTests
+from tests.storage.containers import listed, opened_bucket
+from tests.support.s3_objects import put
+from tests.support.stack import S3ForTests
 
 _ROLE = "arn:aws:iam::123456789012:role/reader"
 _CONFIG = """

@@ -7,9 +7,9 @@ import pytest
 from headwater.model.errors import SourceUnreachable
 from headwater.services.stack.s3 import versitygw_program
 from headwater.storage.container import ObjectVersion
-from tests.sources.objects.opened import by_bytes, keys, listed, opened_bucket
-from tests.sources.objects.s3_objects import put
-from tests.stack import S3ForTests
+from tests.storage.containers import by_bytes, keys, listed, opened_bucket
+from tests.support.s3_objects import put
+from tests.support.stack import S3ForTests
 
 pytestmark = pytest.mark.servers
 

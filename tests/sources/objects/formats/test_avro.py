@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.sources.avro import CutShort, _number, _Numbers, _sized, read_header
 from headwater.sources.objects.schema import infer_columns
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 
 @pytest.fixture

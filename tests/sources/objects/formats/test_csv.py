@@ -18,7 +18,7 @@ from headwater.config.sources.objects import CsvSettings
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.objects.formats.csv import CsvObjects
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 
 @pytest.fixture

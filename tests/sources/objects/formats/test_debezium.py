@@ -18,8 +18,8 @@ from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay, window_rows
 from headwater.sources.objects.schema import infer_columns
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
-from tests.sources.objects.shelf import Shelf
-from tests.sources.objects.watcher import Watcher
+from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.objects_source import Watcher
 
 MORE = {"topic": "src.public.orders", "partition": 0}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.json.strict import Misfit, StrictJson
 from headwater.sources.objects.formats.json import JsonObjects
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 SCHEMA = "a bigint, b string"
 

@@ -17,7 +17,7 @@ import pytest
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import SourceUnreachable
 from headwater.sources.objects.schema import infer_columns
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 
 @pytest.fixture

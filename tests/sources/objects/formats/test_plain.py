@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import RunError, ValueNotKept
 from headwater.sources.objects.formats.plain import TextObjects
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.shelf import Shelf
+from tests.sources.objects.object_folder import Shelf
 
 LINES = b"".join(b'{"a": %d}\n' % number for number in range(1000))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.sources.objects.notifications.feed import Event, parse
-from tests.sources.objects.watcher import notification, record
+from tests.sources.objects.objects_source import notification, record
 
 _KEYS = ["a b.json", "a+b", "100%", "q?#x", "'\"", "é/日本/😀", "x/", "a\\b", "\t"]
 

@@ -16,8 +16,8 @@ from headwater.model.marks import ObjectsMark
 from headwater.sources.objects.notifications.feed import FeedGap, FeedPage
 from headwater.sources.objects.notifications.folder import FolderFeed
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.opened import opened_folder
-from tests.sources.objects.watcher import Watcher, notification, record
+from tests.sources.objects.objects_source import Watcher, notification, record
+from tests.storage.containers import opened_folder
 
 _HOUR = dt.timedelta(hours=1)
 

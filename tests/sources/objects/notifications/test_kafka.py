@@ -16,10 +16,10 @@ from headwater.config.sources.objects import EventTopicSettings
 from headwater.model.errors import SourceUnreachable
 from headwater.sources.objects.notifications.kafka import TopicFeed
 from headwater.sources.objects.tuning import Tuning
-from tests.conftest import wait_until
-from tests.sources.objects.s3_objects import amazons_client, put
-from tests.sources.objects.watcher import Watcher, notification, record
-from tests.stack import KafkaForTests, S3ForTests
+from tests.sources.objects.objects_source import Watcher, notification, record
+from tests.support.s3_objects import amazons_client, put
+from tests.support.stack import KafkaForTests, S3ForTests
+from tests.support.wait import wait_until
 
 _HOUR = dt.timedelta(hours=1)
 _ODD = ["in/a b.txt", "in/a+b", "in/100%25", "in/é 日本 😀", "in/q=1&r"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.watcher import Watcher, notification, record
+from tests.sources.objects.objects_source import Watcher, notification, record
 
 _KEYS = st.sampled_from(["a b", "c+", "d/é"])
 _ALL_KEYS = ["a b", "b", "c+", "d/é", "d/f", "z"]

@@ -19,9 +19,9 @@ from headwater.services.stack.service import Service, running
 from headwater.sources.postgres.guard.checks import Verdict
 from headwater.sources.postgres.guard.slot import advance, create_slot, drop_slot, heartbeat, log_standby_snapshot
 from headwater.sources.postgres.guard.state import read_state
-from tests.conftest import wait_until
 from tests.sources.postgres.guard.conftest import OPTIONS
 from tests.sources.postgres.guard.guarded_slot import PEEK, Guarded
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.servers
 

@@ -22,9 +22,9 @@ from headwater.sources.postgres.guard.checks import Verdict
 from headwater.sources.postgres.guard.slot import advance, create_slot
 from headwater.sources.postgres.guard.state import parse_history, read_state
 from headwater.sources.postgres.guard.wal_messages import emit, label_note
-from tests.conftest import wait_until
 from tests.sources.postgres.guard.conftest import OPTIONS
 from tests.sources.postgres.guard.guarded_slot import Guarded
+from tests.support.wait import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(180)]
 

@@ -20,7 +20,7 @@ from headwater.sources.postgres.guard.wal_messages import (
     label_note,
     parse_note,
 )
-from tests.slots import drop_slot
+from tests.support.replication_slots import drop_slot
 
 
 def test_what_is_written_is_read():

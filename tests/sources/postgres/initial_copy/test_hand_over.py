@@ -12,10 +12,10 @@ import pytest
 from headwater.model.rows import position
 from headwater.model.secret import Secret
 from headwater.sources.postgres.initial_copy.windows import copied_rows
-from tests.conftest import wait_until
 from tests.sources.postgres.initial_copy.copy_rows import order_for, read, snapshot_of
 from tests.sources.postgres.wal.plain_reader import PlainReader
 from tests.sources.postgres.wal.slot_wal import slot_wal
+from tests.support.wait import wait_until
 
 TABLES = """
 CREATE TABLE t (id int, part int, version int NOT NULL, note text, big text, PRIMARY KEY (id, part)) PARTITION BY LIST (part);

@@ -12,8 +12,8 @@ from headwater.model.errors import SourceUnreachable
 from headwater.model.lsn_mark import lsn_number
 from headwater.services.stack.postgres import running_postgres
 from headwater.sources.postgres.initial_copy.snapshot import Tuning
-from tests.conftest import wait_until
 from tests.sources.postgres.initial_copy.copy_rows import snapshot_of
+from tests.support.wait import wait_until
 
 SLOTS = (
     "SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'hw\\_copy\\_%' AND database = current_database()"

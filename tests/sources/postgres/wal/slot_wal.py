@@ -18,7 +18,7 @@ from headwater.sources.postgres.catalog import Layout
 from headwater.sources.postgres.wal.reader import TableRequest, WalMessage, WalRead, read_wal
 from headwater.sources.postgres.wal.segment import SegmentSplit, cut
 from headwater.sources.postgres.wal.transactions import DEFAULT, Peek, Tuning
-from tests.slots import drop_slot
+from tests.support.replication_slots import drop_slot
 
 RAW = "SELECT data FROM pg_logical_slot_peek_binary_changes({}, NULL, NULL, 'proto_version', '1', 'publication_names', {}, 'messages', 'true')"
 

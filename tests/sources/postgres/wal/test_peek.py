@@ -14,8 +14,8 @@ from headwater.model.errors import SourceChanged, SourceUnreachable
 from headwater.pg.copy.reader import Tuning as CopyTuning
 from headwater.services.stack.postgres import running_postgres
 from headwater.sources.postgres.wal.transactions import DEFAULT, Peek, Tuning, read_slot
-from tests.conftest import wait_until
 from tests.sources.postgres.wal.slot_wal import slot_wal
+from tests.support.wait import wait_until
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 

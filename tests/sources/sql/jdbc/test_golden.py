@@ -17,7 +17,7 @@ from headwater.sources.sql.database import Relation, Subject
 from headwater.sources.sql.jdbc.rows import with_wire_names
 from headwater.sources.sql.jdbc.types import Described, column_of, cursor_of
 from tests.sources.sql.jdbc.scripted import poll
-from tests.sources.sql.statements.test_statements import check
+from tests.sources.sql.test_statements import check
 
 DIALECTS = ["mysql", "tsql", "oracle"]
 COLUMNS = (Column("id", "int64", nullable=False), Column("note", "string", nullable=True))

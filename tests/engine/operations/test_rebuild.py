@@ -1,0 +1,141 @@
+"""Tables made anew from the log of changes, on a branch, shown before they are published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from headwater.api import Pipeline, Project
+from headwater.config.load import load_project
+from headwater.testing.change_log import ChangeLog, Event
+from tests.support.stack import KafkaForTests
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
+
+
+def message(event: Event) -> dict:
+    """As Debezium writes it, without a schema."""
+    major, minor = divmod(event.position, 10**19)
+    left_out = event.missing or ()
+    values = {"id": event.id, "note": event.note, "body": event.body}
+    after = {name: "__debezium_unavailable_value" if name in left_out else value for name, value in values.items()}
+    source = {"connector": "postgresql", "sequence": json.dumps([str(major), str(minor // 2)]), "lsn": minor // 2}
+    rows = {"before": {"id": event.id} if event.op == "d" else None, "after": after if event.op in "cur" else None}
+    return {**rows, "source": {**source, "ts_us": 1_772_440_200_000_000 + major}, "op": event.op}
+
+
+class Shop:
+    """A topic that a log of changes goes to, and a pipeline with a log, a current state and a history."""
+
+    def __init__(self, folder: Path, kafka: KafkaForTests, spark: SparkSession, namespace: str) -> None:
+        self.folder, self.spark, self.namespace, self.log = folder, spark, namespace, ChangeLog()
+        self.topic = kafka.topic(partitions=1)
+        self._producer, self._sent = Producer({"bootstrap.servers": kafka.brokers, "log_level": 0}), 0
+        source = {"brokers": kafka.brokers, "topics": [self.topic], "format": "debezium"}
+        sinks = [("log", "changes"), ("state", "merge"), ("history", "history")]
+        settings = {
+            "pipeline": self.topic,
+            "source": {"kafka": source},
+            "sinks": [{"iceberg": {"table": f"{namespace}.{name}", "mode": mode}} for name, mode in sinks],
+        }
+        (folder / "shop.yaml").write_text(json.dumps(settings))
+
+    def send(self) -> None:
+        for event in self.log.events[self._sent :]:
+            headers = None if event.old_key is None else [("__debezium.oldkey", json.dumps({"id": event.old_key}))]
+            key = None if event.id is None else json.dumps({"id": event.id})
+            self._producer.produce(self.topic, json.dumps(message(event)), key=key, headers=headers)
+        self._sent = len(self.log.events)
+        assert self._producer.flush(30) == 0
+
+    def open(self) -> tuple[Project, Pipeline]:
+        project = Project(load_project(self.folder), self.folder, spark=self.spark)
+        return project, project.pipelines([self.folder / "shop.yaml"])[0]
+
+    def run(self) -> None:
+        self.send()
+        project, pipeline = self.open()
+        with project:
+            result = pipeline.run_once()
+        assert result.error is None, result.error
+
+    def rows(self) -> dict[int, tuple[str, str]]:
+        found = self.spark.sql(f"SELECT id, note, body FROM {self.namespace}.state").collect()
+        return {row.id: (row.note, row.body) for row in found}
+
+    def versions(self) -> list[tuple]:
+        columns = "id, note, body, valid_from_position, valid_to_position"
+        found = self.spark.sql(f"SELECT {columns} FROM {self.namespace}.history").collect()
+        return sorted((*row[:3], int(row[3]), row[4] and int(row[4])) for row in found)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, kafka: KafkaForTests, spark: SparkSession, namespace: str) -> Shop:
+    made = Shop(tmp_path, kafka, spark, namespace)
+    made.log.insert(1, "a", "A")
+    made.log.insert(2, "b", "B")
+    made.log.update(1, "c")
+    made.log.move(2, 3, "d")
+    made.run()
+    return made
+
+
+def test_damaged_tables_are_made_anew_and_differences_are_shown_first(shop: Shop):
+    shop.spark.sql(f"UPDATE {shop.namespace}.state SET note = 'wrong' WHERE id = 1")
+    shop.spark.sql(f"DELETE FROM {shop.namespace}.history WHERE id = 1")
+    project, pipeline = shop.open()
+    with project:
+        shown = []
+        before = pipeline.rewind(None, why="a slip", rebuild=lambda found: bool(shown.extend(found)))
+        assert [(one.added, one.lost) for one in shown] == [(1, 1), (2, 0)]
+        assert shop.rows()[1][0] == "wrong"  # nobody agreed
+        after = pipeline.rewind(None, why="a slip", rebuild=lambda _: True)
+        assert before.mark == after.mark
+        assert [entry.why for entry in pipeline.history(1)] == ["a slip"]
+    assert shop.rows() == shop.log.rows
+    assert shop.versions() == shop.log.history()
+    assert "headwater_rebuild" not in str(shop.spark.sql(f"SELECT name FROM {shop.namespace}.state.refs").collect())
+
+
+def test_a_plan_says_how_changes_come_into_their_tables(shop: Shop):
+    shop.log.update(1, "f")
+    shop.send()
+    project, pipeline = shop.open()
+    with project:
+        foreseen = pipeline.explain_merge(pipeline.plan())
+    assert [(one.sink, one.way) for one in foreseen] == [
+        ("1:iceberg", "copy-on-write"),
+        ("2:iceberg", "copy-on-write"),
+        ("3:iceberg", "copy-on-write"),
+    ]
+    assert "1 keys against" in foreseen[1].why
+
+
+def test_changes_go_on_after_a_rebuild(shop: Shop):
+    shop.spark.sql(f"DELETE FROM {shop.namespace}.state")
+    project, pipeline = shop.open()
+    with project:
+        pipeline.rewind(None, why="emptied", rebuild=lambda _: True)
+    shop.log.update(3, "e")
+    shop.log.delete(1)
+    shop.run()
+    assert shop.rows() == shop.log.rows == {3: ("e", "B")}
+    assert shop.versions() == shop.log.history()
+
+
+def test_a_rebuild_up_to_a_position_lets_the_windows_after_it_land_again(shop: Shop):
+    project, pipeline = shop.open()
+    with project:
+        pipeline.rewind(f"{shop.topic}:0=2", why="look at the beginning", rebuild=lambda _: True)
+    assert shop.rows() == {1: ("a", "A"), 2: ("b", "B")}
+    shop.run()
+    assert shop.rows() == shop.log.rows
+    assert shop.versions() == shop.log.history()
+    assert shop.spark.table(f"{shop.namespace}.log").count() == len(shop.log.events)
