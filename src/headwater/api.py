@@ -144,7 +144,7 @@ class Pipeline:
         """How the streams of a plan would come into tables where there is a choice. Starts a session."""
         with self.opened() as pipeline:
             return [
-                MergeExplanation(sink.label, sink.table_name(one.stream), found.strategy, found.why)
+                MergeExplanation(sink.id, sink.table_name(one.stream), found.strategy, found.why)
                 for sink in pipeline.sinks()
                 if isinstance(sink, LakeSink)
                 for one in planned.streams

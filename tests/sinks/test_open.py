@@ -16,5 +16,5 @@ from headwater.sinks.open import SinkContext, open_sink
 )
 def test_a_sink_is_named_by_its_position_and_kind(kind: str, options: dict[str, str], tmp_path: Path) -> None:
     sink = open_sink(SinkSettings.model_validate({kind: options}), 2, SinkContext(tmp_path, io.StringIO()))
-    assert sink.label == f"2:{kind}"
+    assert sink.id == f"2:{kind}"
     sink.close()

@@ -144,11 +144,11 @@ class _Lander:
         if self._known is None:
             return None
         for landing in self._known:
-            if (landing.sink, landing.stream) == (sink.label, rows.stream):
+            if (landing.sink, landing.stream) == (sink.id, rows.stream):
                 return landing
         proven = sink.landed(attempt, rows.stream)
         if proven:
-            self._report.event("already landed", sink=sink.label, stream=rows.stream, rows=proven.rows)
+            self._report.event("already landed", sink=sink.id, stream=rows.stream, rows=proven.rows)
         return proven
 
     def _log_landing(self, landing: Landing) -> None:

@@ -12,7 +12,7 @@ from headwater.model.marks import Json
 class Landing:
     """Given by a sink only when the rows are durable; only landings move a mark (G1)."""
 
-    sink: str  # the sink's label in its pipeline: position and kind, such as "2:iceberg"
+    sink: str  # the sink's id in its pipeline: position and type, such as "2:iceberg"
     stream: str
     window: str  # Window.id
     rows: int

@@ -31,12 +31,12 @@ _UNPRINTABLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
 class ConsoleSink:
     """Prints up to `limit` rows of each stream and window, and counts all of them."""
 
-    def __init__(self, settings: ConsoleSinkSettings, label: str, out: TextIO) -> None:
-        self._settings, self._label, self._out = settings, label, out
+    def __init__(self, settings: ConsoleSinkSettings, sink_id: str, out: TextIO) -> None:
+        self._settings, self._id, self._out = settings, sink_id, out
 
     @property
-    def label(self) -> str:
-        return self._label
+    def id(self) -> str:
+        return self._id
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:  # noqa: ARG002 - the protocol's form
         return None  # the console does not know what it printed
@@ -53,7 +53,7 @@ class ConsoleSink:
         with attempt.publishing():
             self._out.write(text)  # one write: pipelines share the terminal
             self._out.flush()
-        return Landing(self._label, rows.stream, attempt.window.id, count, time.monotonic() - began)
+        return Landing(self._id, rows.stream, attempt.window.id, count, time.monotonic() - began)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -43,7 +43,7 @@ class SinkTarget(ABC):
 
     @abstractmethod
     def open(self) -> Sink:
-        """Another sink on the same target, as another process opens it. All have one label."""
+        """Another sink on the same target, as another process opens it. All have one id."""
 
     @abstractmethod
     def read(self, stream: str) -> list[Row]:
@@ -113,7 +113,7 @@ class SinkContract:
     def test_a_window_lands_whole_and_the_landing_says_so(self, target: SinkTarget, sink: Sink) -> None:
         probe = Probe()
         landing = land(sink, target, 1, probe=probe)
-        assert (landing.sink, landing.stream, landing.window) == (sink.label, ORDERS, target.window(1).id)
+        assert (landing.sink, landing.stream, landing.window) == (sink.id, ORDERS, target.window(1).id)
         assert landing.rows == len(content(1))
         assert Landing.from_json(json.loads(json.dumps(landing.to_json()))) == landing
         assert landing.seconds >= 0
@@ -255,7 +255,7 @@ class SinkContract:
         if opened is None:
             pytest.skip("the settings of this sink hold no secret")
         sink, secret = opened
-        shown = [repr(sink), repr(vars(sink)), sink.label]
+        shown = [repr(sink), repr(vars(sink)), sink.id]
         try:
             landing = land(sink, target, 1)
         except HeadwaterError as error:

@@ -60,28 +60,28 @@ class _Replay:
         source = self._pipeline.source
         if not isinstance(source, DefersParts):
             raise InputError(
-                f"{self._pipeline.name}: {source.address} cannot bring pipeline again", hint="rewind instead"
+                f"{self._pipeline.name}: {source.address} cannot read rejected objects again", hint="rewind instead"
             )
         self.queued += source.bring_again([one.reject for one in stored], self._journal.lease)
         remove(self._pipeline.spark(), stored)
 
     def replay(self, stored: Sequence[StoredReject]) -> None:
         """Rejects that one landing in each of their sinks can take."""
-        pipeline, label = self._pipeline, stored[0].reject.place.get(SINK)
-        sinks = [sink for sink in pipeline.sinks() if label in (None, sink.label)]
+        pipeline, sink_id = self._pipeline, stored[0].reject.place.get(SINK)
+        sinks = [sink for sink in pipeline.sinks() if sink_id in (None, sink.id)]
         if not sinks:
             raise InputError(
-                f"{pipeline.name}: the sink {label} that rejected rows no longer exists", hint="rewind instead"
+                f"{pipeline.name}: the sink {sink_id} that rejected rows no longer exists", hint="rewind instead"
             )
         attempt = begin_attempt(pipeline, self._journal, _window(self._journal, stored))
         rejects = pipeline.rejects
         rejects.collector.limit = max(rejects.collector.limit, len(stored))  # they were accepted once, in many windows
-        with _rows(pipeline, label, [one.reject for one in stored], attempt.window.end) as streams:
+        with _rows(pipeline, sink_id, [one.reject for one in stored], attempt.window.end) as streams:
             collected = [rejects.collector.collecting(stream) for stream in streams]
             failed = _failing(rejects, collected)
             fixed = [one for one in stored if one.reject.id not in failed]
             attempt = replace(attempt, window=_window(self._journal, fixed))
-            transformed = label is None and fixed
+            transformed = sink_id is None and fixed
             rows = [pipeline.transformed(stream) if transformed else stream for stream in collected]
             landings = [
                 sink.landed(attempt, stream.stream) or sink.land(attempt, stream)
@@ -91,15 +91,15 @@ class _Replay:
         failed = frozenset(reject.id for reject in rejects.collector.rejects())  # by a sink, too
         remove(pipeline.spark(), [one for one in fixed if one.reject.id not in failed])
         self.landings += (*landings, *rejects.landings())
-        self.rows += sum(landing.rows for landing in landings if landing.sink == sinks[0].label)
+        self.rows += sum(landing.rows for landing in landings if landing.sink == sinks[0].id)
         self.left += len(failed)
 
 
 @contextmanager
 def _rows(
-    pipeline: OpenPipeline, label: str | int | None, rejects: Sequence[Reject], mark: Mark
+    pipeline: OpenPipeline, sink_id: str | int | None, rejects: Sequence[Reject], mark: Mark
 ) -> Iterator[Sequence[Rows]]:
-    if label is not None:
+    if sink_id is not None:
         yield [rows_of_sink_rejects(rejects)]
         return
     if not isinstance(pipeline.source, Replays):
@@ -116,8 +116,8 @@ def _groups(stored: Sequence[StoredReject]) -> list[list[StoredReject]]:
     """Those of the source together; those of a sink by stream and columns."""
     groups: dict[tuple[object, ...], list[StoredReject]] = {}
     for one in stored:
-        label = one.reject.place.get(SINK)
-        group = () if label is None else (label, one.reject.stream, sink_schema(one.reject))
+        sink_id = one.reject.place.get(SINK)
+        group = () if sink_id is None else (sink_id, one.reject.stream, sink_schema(one.reject))
         groups.setdefault(group, []).append(one)
     return list(groups.values())
 

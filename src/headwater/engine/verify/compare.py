@@ -94,7 +94,7 @@ class TableComparison:
         rejects = [reject for reject in self._collector.rejects() if reject.stream == self._rows.stream]
         extra = without_rejects(seen.found.extra, self.key, rejects)
         made = Compared(
-            sink=self._sink.label,
+            sink=self._sink.id,
             stream=self._rows.stream,
             table=self._table.name,
             snapshot=self._table.snapshot,
@@ -208,7 +208,7 @@ class TableComparison:
         return self._table.rows(self._rows, self._schema, within, self._ordered)
 
     def _tell(self, event: str, **fields: object) -> None:
-        self._pipeline.log.event(self._pipeline.name, event, table=self._table.name, sink=self._sink.label, **fields)
+        self._pipeline.log.event(self._pipeline.name, event, table=self._table.name, sink=self._sink.id, **fields)
 
     def _row_counter(self) -> RowCounter:
         return RowCounter(lambda rows: self._pipeline.log.rows(self._pipeline.name, rows))

@@ -58,7 +58,7 @@ def repair(
 class _Repair:
     def __init__(self, pipeline: OpenPipeline, source: Verifiable, journal: Journal) -> None:
         self._pipeline, self._source, self._journal = pipeline, source, journal
-        self._sinks = {sink.label: sink for sink in pipeline.sinks() if isinstance(sink, LakeSink)}
+        self._sinks = {sink.id: sink for sink in pipeline.sinks() if isinstance(sink, LakeSink)}
         self.landings: list[Landing] = []
         self.rejected: list[Landing] = []
 

@@ -22,7 +22,7 @@ from headwater.model.protocols.source import Comparison, ComparisonPoint, NotCom
 
 _LOOKS = 3  # at what differs, where a source is not read in one view
 _MEETINGS = 10  # where tables are truncated or rewritten while they are read, or the mark was just past
-_Place = tuple[str, str]  # the sink's label, and the stream
+_Place = tuple[str, str]  # the sink's id, and the stream
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class VerifyRequest:
     """What is to be verified."""
 
     streams: tuple[str, ...] = ()  # none: all
-    sink: str = ""  # its label, or its number; none: all that can be compared
+    sink: str = ""  # its id or its position; empty: every sink that can be compared
     ranges: int | None = None
     wait_seconds: float = 600.0
     delete_extra: bool = False  # with a repair: rows go that only the table has
@@ -96,7 +96,7 @@ class _Verification:
             if not pairs:
                 raise self._nothing()
             for sink, comparison, history in pairs:
-                place = (sink.label, comparison.rows.stream)
+                place = (sink.id, comparison.rows.stream)
                 if place in found or (only is not None and place not in only):
                     continue
                 wanted = Wanted(self._request.ranges, None if only is None else only[place])
@@ -119,7 +119,7 @@ class _Verification:
                 hint=f"there are: {', '.join(streams)}",
             )
         return {
-            (sink.label, stream): sink.lake(self._pipeline.spark()).history(self._pipeline.name, stream)
+            (sink.id, stream): sink.lake(self._pipeline.spark()).history(self._pipeline.name, stream)
             for sink in self._sinks
             for stream in self._request.streams or streams
         }
@@ -133,13 +133,13 @@ class _Verification:
             if self._request.streams and stream not in self._request.streams:
                 continue
             for sink in self._sinks:
-                history = histories.get((sink.label, stream))
+                history = histories.get((sink.id, stream))
                 why = one.why if isinstance(one, NotCompared) else refusal(sink, one.rows)
                 why = why or ("" if history else f"there is no {sink.table_name(stream)}")
                 if isinstance(one, Comparison) and history and not why:
                     yield sink, one, history
                 else:
-                    self.refused.append(Refused(sink.label, stream, why))
+                    self.refused.append(Refused(sink.id, stream, why))
 
     def _nothing(self) -> InputError:
         reasons = "; ".join(f"{one.sink} of {one.stream}: {one.why}" for one in self.refused)
@@ -151,14 +151,12 @@ class _Verification:
 
 def _sinks(pipeline: OpenPipeline, wanted: str) -> list[LakeSink]:
     tables = [sink for sink in pipeline.sinks() if isinstance(sink, LakeSink)]
-    chosen = [sink for sink in tables if wanted in ("", sink.label, sink.label.partition(":")[0])]
+    chosen = [sink for sink in tables if wanted in ("", sink.id, sink.id.partition(":")[0])]
     if not chosen:
         what = f"no Iceberg sink {wanted!r}" if wanted else "no Iceberg sink"
         raise UnknownName(
             f"{pipeline.name}: there is {what}",
-            hint=f"there are: {', '.join(sink.label for sink in tables)}"
-            if tables
-            else "other sinks cannot be compared",
+            hint=f"there are: {', '.join(sink.id for sink in tables)}" if tables else "other sinks cannot be compared",
         )
     return chosen
 

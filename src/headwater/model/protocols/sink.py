@@ -54,8 +54,8 @@ class Sink(Protocol):
     """A place where rows land durably. One instance serves one pipeline, from one thread at a time."""
 
     @property
-    def label(self) -> str:
-        """Unique in its pipeline and stable over restarts: position and kind, such as `2:iceberg`."""
+    def id(self) -> str:
+        """Unique in its pipeline and stable over restarts: position and type, such as `2:iceberg`."""
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:
         """The landing of this very window if the sink can prove that it holds it, else None (asked in recovery)."""

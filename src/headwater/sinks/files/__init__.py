@@ -25,8 +25,8 @@ from headwater.sinks.files.sink import FilesSink
 __all__ = ["FilesSink", "MessageFilesSink", "open_files"]
 
 
-def open_files(settings: FilesSinkSettings, label: str, folder: Path, s3: S3Settings) -> Sink:
+def open_files(settings: FilesSinkSettings, sink_id: str, folder: Path, s3: S3Settings) -> Sink:
     """The sink for the settings' layout; `s3` are the project's settings."""
     if settings.layout == "connect":
-        return MessageFilesSink(settings, label, folder, s3)
-    return FilesSink(settings, label, folder, s3)
+        return MessageFilesSink(settings, sink_id, folder, s3)
+    return FilesSink(settings, sink_id, folder, s3)

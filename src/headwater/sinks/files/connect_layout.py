@@ -242,18 +242,18 @@ _REQUIRED = ("value", "kafka_partition", "kafka_offset")
 class MessageFilesSink:
     """Lands messages. A window that has landed before is put again, and changes nothing."""
 
-    def __init__(self, settings: FilesSinkSettings, label: str, folder: Path, s3: S3Settings) -> None:
-        self._settings, self._label = settings, label
+    def __init__(self, settings: FilesSinkSettings, sink_id: str, folder: Path, s3: S3Settings) -> None:
+        self._settings, self._id = settings, sink_id
         self._destination = open_destination(settings.path, folder, settings.s3 or s3)
         if isinstance(self._destination, ObjectDestination) and self._destination.scheme != "s3":
             raise SettingsError(
-                f"{label}: layout: connect writes to folders and S3, not to {self._destination}",
+                f"{sink_id}: layout: connect writes to folders and S3, not to {self._destination}",
                 hint="use a folder or s3://bucket/folder",
             )
 
     @property
-    def label(self) -> str:
-        return self._label
+    def id(self) -> str:
+        return self._id
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:  # noqa: ARG002 - the protocol's form
         """Always None: this layout records no windows, and putting one again is cheap and harmless."""
@@ -268,7 +268,7 @@ class MessageFilesSink:
                 self._publish(attempt, files)
         proof = {"published": f"{self._destination}/{rows.stream}", "files": len(files)}
         seconds = time.monotonic() - began
-        return Landing(self._label, rows.stream, attempt.window.id, sum(file.rows for file in files), seconds, proof)
+        return Landing(self._id, rows.stream, attempt.window.id, sum(file.rows for file in files), seconds, proof)
 
     def close(self) -> None:
         """Keeps nothing open."""
@@ -279,7 +279,7 @@ class MessageFilesSink:
         suffix = f"-{attempt.window.id[:8]}" if attempt.window.part else ""
         staging = FileStaging(folder, rows.stream, cuts, suffix)
         lines, counter = MessageLines(self._settings.fields, rows.schema.names), RowCounter(attempt.progress)
-        rejects = SinkRejects.of(self._label, rows, attempt)
+        rejects = SinkRejects.of(self._id, rows, attempt)
         for number, split in enumerate(rows.splits or ()):
             split_rejects = rejects.part(number)
             for batch in count_rows(split.read(), number, counter.part):

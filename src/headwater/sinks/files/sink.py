@@ -57,24 +57,24 @@ class Target(Protocol):
 class FilesSink:
     """Lands each window of each stream once, whole."""
 
-    def __init__(self, settings: FilesSinkSettings, label: str, folder: Path, s3: S3Settings | None = None) -> None:
-        self._settings, self._label, self._folder = settings, label, folder
+    def __init__(self, settings: FilesSinkSettings, sink_id: str, folder: Path, s3: S3Settings | None = None) -> None:
+        self._settings, self._id, self._folder = settings, sink_id, folder
         self._s3 = settings.s3 or s3 or S3Settings()
         if settings.publish == "rename" and local_path(settings.path, folder) is None:
             raise SettingsError(
-                f"{label}: publish: rename needs a local folder, and {masked(settings.path)} is an object store",
+                f"{sink_id}: publish: rename needs a local folder, and {masked(settings.path)} is an object store",
                 hint="use publish: manifest, or remove publish",
             )
 
     @property
-    def label(self) -> str:
-        return self._label
+    def id(self) -> str:
+        return self._id
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:
         target = self._target(stream)
         with storage_errors(target.where(attempt)):
             record = target.published(attempt)
-        return record.landing(self._label, target.where(attempt), 0.0) if record else None
+        return record.landing(self._id, target.where(attempt), 0.0) if record else None
 
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
         began = time.monotonic()
@@ -83,7 +83,7 @@ class FilesSink:
             record = target.published(attempt)
         if record is None:
             record = self._write_and_publish(attempt, rows, target)
-        return record.landing(self._label, target.where(attempt), time.monotonic() - began)
+        return record.landing(self._id, target.where(attempt), time.monotonic() - began)
 
     def close(self) -> None:
         """Keeps nothing open."""
@@ -107,7 +107,7 @@ class FilesSink:
     ) -> Record:
         shared = not isinstance(target, RenameTarget)
         prefix = f"{attempt.window.id}-{uuid.uuid4().hex[:12]}-" if shared else ""
-        rejects = SinkRejects.of(self._label, rows, attempt)
+        rejects = SinkRejects.of(self._id, rows, attempt)
         parts = write_parts(PartWriter(staged, prefix, self._settings.format, rejects), rows, attempt)
         record = Record.of(attempt, rows.stream, self._settings.format, parts)
         with storage_errors(target.where(attempt)):

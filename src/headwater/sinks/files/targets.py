@@ -130,8 +130,8 @@ class Record:
             )
         return record
 
-    def landing(self, label: str, where: str, seconds: float) -> Landing:
-        return Landing(label, self.stream, self.window, self.rows, seconds, {"published": where, "run": self.run})
+    def landing(self, sink_id: str, where: str, seconds: float) -> Landing:
+        return Landing(sink_id, self.stream, self.window, self.rows, seconds, {"published": where, "run": self.run})
 
 
 _RECORD = "_landing.json"  # readers of folders skip names that begin with an underscore

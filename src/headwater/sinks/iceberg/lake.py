@@ -60,7 +60,7 @@ def remove_keys(sink: IcebergSink, attempt: Attempt, stream: str, keys: pa.Table
         with reaching(name):
             table.refresh()
             landings = ancestry.follow(table)
-        landing = find_landing(landings, attempt, sink.label, stream)
+        landing = find_landing(landings, attempt, sink.id, stream)
         if landing:
             return landing.landing(time.monotonic() - began)
         check_epoch(landings, attempt, name)
@@ -75,11 +75,11 @@ def remove_keys(sink: IcebergSink, attempt: Attempt, stream: str, keys: pa.Table
 
 
 def _publish(sink: IcebergSink, attempt: Attempt, stream: str, table: LakeTable, keys: pa.Table) -> StampedSnapshot:
-    prefix = branch_prefix(attempt.pipeline, sink.label, stream)
+    prefix = branch_prefix(attempt.pipeline, sink.id, stream)
     with reaching(table.name):
         base, stale = table.head, stale_branches(table, prefix)
     branch = f"{prefix}{uuid.uuid4().hex[:12]}"
-    stamp = Stamp.of(attempt, sink.label, stream, rows=0, files=0, upsert="merge", why=_WHY)
+    stamp = Stamp.of(attempt, sink.id, stream, rows=0, files=0, upsert="merge", why=_WHY)
     values = pa.table(
         [spark_values(keys.schema.field(n).type, keys.column(n)) for n in keys.column_names], keys.column_names
     )
@@ -109,7 +109,7 @@ class IcebergLake:
 
     def history(self, pipeline: str, stream: str) -> IcebergHistory | None:
         table = self._find(self._sink.table_of(stream))
-        return IcebergHistory(self._sink, table, (pipeline, self._sink.label, stream)) if table else None
+        return IcebergHistory(self._sink, table, (pipeline, self._sink.id, stream)) if table else None
 
     def remove_keys(self, attempt: Attempt, stream: str, keys: pa.Table) -> Landing:
         return remove_keys(self._sink, attempt, stream, keys)
@@ -131,7 +131,7 @@ class IcebergLake:
         template = self._sink.settings.table
         pattern = re.compile(r"\w+".join(re.escape(text) for text in re.split(r"\{\w+\}", template)))
         tables = (self._find(name) for name in self._candidates(template) if pattern.fullmatch(str(name)))
-        owner = [pipeline, self._sink.label]
+        owner = [pipeline, self._sink.id]
         return [_info(table) for table in tables if table and _property(table, OWNER_PROPERTY)[:2] == owner]
 
     def _candidates(self, template: str) -> Iterator[TableName]:

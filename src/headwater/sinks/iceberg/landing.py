@@ -72,17 +72,17 @@ class TableLanding:
     def __init__(
         self,
         mode: Mode,
-        label: str,
+        sink_id: str,
         attempt: Attempt,
         *,
         prepared: PreparedRows,
         cached: CachedTable,
         tuning: Tuning,
     ) -> None:
-        self._mode, self._label, self._tuning = mode, label, tuning
+        self._mode, self._id, self._tuning = mode, sink_id, tuning
         self._attempt, self._prepared, self._cached, self._table = attempt, prepared, cached, cached.table
         self._stream = prepared.rows.stream
-        self._landing = landing_id(attempt.pipeline, label, self._stream, attempt.window.id)
+        self._landing = landing_id(attempt.pipeline, sink_id, self._stream, attempt.window.id)
         self._files = mode.open_files(prepared, self._table, self._landing, attempt.run)
         self._counter = RowCounter(attempt.progress)
         self._prepared_snapshot: PreparedSnapshot | None = None
@@ -130,7 +130,7 @@ class TableLanding:
         """
         with reaching(self._table.name):
             landings = self._cached.landings()
-        landing = find_landing(landings, self._attempt, self._label, self._stream)
+        landing = find_landing(landings, self._attempt, self._id, self._stream)
         if landing is None:
             check_epoch(landings, self._attempt, self._table.name)
         return landing
@@ -162,7 +162,7 @@ class TableLanding:
 
     @cached_property
     def _rejects(self) -> SinkRejects:
-        return SinkRejects.of(self._label, self._prepared.rows, self._attempt, self._prepared.object_column)
+        return SinkRejects.of(self._id, self._prepared.rows, self._attempt, self._prepared.object_column)
 
     @cached_property
     def _update(self) -> TableUpdate:
@@ -206,7 +206,7 @@ class TableLanding:
 
     @property
     def _branch_prefix(self) -> str:
-        return branch_prefix(self._attempt.pipeline, self._label, self._stream)
+        return branch_prefix(self._attempt.pipeline, self._id, self._stream)
 
     def _unchanged(self, base: int | None) -> StampedSnapshot:
         """A window that changes nothing needs no proof in the table."""
@@ -217,7 +217,7 @@ class TableLanding:
     def _stamp(self, rows: int, upsert: str, why: str, removed: int | None = None) -> Stamp:
         files = len(self._files.written or ())
         return Stamp.of(
-            self._attempt, self._label, self._stream, rows=rows, files=files, upsert=upsert, why=why, removed=removed
+            self._attempt, self._id, self._stream, rows=rows, files=files, upsert=upsert, why=why, removed=removed
         )
 
     def _discard_files(self, error: Exception) -> None:

@@ -34,15 +34,15 @@ class IcebergSink:
     """Lands the streams of one pipeline, each in its own table."""
 
     def __init__(
-        self, settings: IcebergSinkSettings, label: str, branch: str = MAIN, tuning: Tuning = DEFAULT_TUNING
+        self, settings: IcebergSinkSettings, sink_id: str, branch: str = MAIN, tuning: Tuning = DEFAULT_TUNING
     ) -> None:
-        self._settings, self._label, self._branch, self._tuning = settings, label, branch, tuning
+        self._settings, self._id, self._branch, self._tuning = settings, sink_id, branch, tuning
         self._mode = choose_mode(settings)
         self._tables: dict[TableName, CachedTable] = {}
 
     @property
-    def label(self) -> str:
-        return self._label
+    def id(self) -> str:
+        return self._id
 
     @property
     def settings(self) -> IcebergSinkSettings:
@@ -69,7 +69,7 @@ class IcebergSink:
 
     def for_repair(self) -> IcebergSink:
         """The same sink without `upsert: append`: that promises new keys of a window's rows, not of a repair's."""
-        return IcebergSink(self._settings.model_copy(update={"upsert": "auto"}), self._label)
+        return IcebergSink(self._settings.model_copy(update={"upsert": "auto"}), self._id)
 
     def lake(self, spark: SparkSession) -> IcebergLake:
         """The sink's tables, for reading."""
@@ -92,7 +92,7 @@ class IcebergSink:
 
     def on_branch(self, branch: str) -> IcebergSink:
         """The same sink, landing on a branch of its tables."""
-        return IcebergSink(self._settings, self._label, branch, self._tuning)
+        return IcebergSink(self._settings, self._id, branch, self._tuning)
 
     @property
     def streams_at_once(self) -> int:
@@ -104,7 +104,7 @@ class IcebergSink:
         name = self._name(attempt, stream)
         with reaching(name):
             cached = self._find(attempt.spark(), name)
-            landing = find_landing(cached.landings(), attempt, self._label, stream) if cached else None
+            landing = find_landing(cached.landings(), attempt, self._id, stream) if cached else None
         return landing.landing(0.0) if landing else None
 
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
@@ -118,7 +118,7 @@ class IcebergSink:
                 return self._without_table(attempt, rows.stream)
             cached = cached or self._create(name, attempt, prepared)
             self._check_owner(cached, attempt, rows.stream)
-        landing = TableLanding(self._mode, self._label, attempt, prepared=prepared, cached=cached, tuning=self._tuning)
+        landing = TableLanding(self._mode, self._id, attempt, prepared=prepared, cached=cached, tuning=self._tuning)
         return landing.run().landing(time.monotonic() - began)
 
     def tag(self, attempt: Attempt, streams: Sequence[str], labels: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ class IcebergSink:
     def _without_table(self, attempt: Attempt, stream: str) -> Landing:
         """Objects that are gone and never landed need no table."""
         with attempt.publishing():
-            stamp = Stamp.of(attempt, self._label, stream, rows=0, files=0, upsert="append", why="no table", removed=0)
+            stamp = Stamp.of(attempt, self._id, stream, rows=0, files=0, upsert="append", why="no table", removed=0)
         return StampedSnapshot(0, stamp).landing(0.0)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class IcebergSink:
             object_column=prepared.object_column,
             partition_by=prepared.partition_by,
             properties=self._settings.properties,
-            owner=(attempt.pipeline, self._label, prepared.rows.stream),
+            owner=(attempt.pipeline, self._id, prepared.rows.stream),
         )
         self._tables[name] = CachedTable(spark, table)
         return self._tables[name]
@@ -188,5 +188,5 @@ class IcebergSink:
         owners = [tuple(json.loads(recorded))] if recorded else []
         owners += [landing.stamp.owner for landing in cached.landings()]
         for pipeline, sink, other in owners:
-            if (pipeline, sink) == (attempt.pipeline, self._label) and other != stream:
+            if (pipeline, sink) == (attempt.pipeline, self._id) and other != stream:
                 raise shared_table(cached.table.name, other, stream)

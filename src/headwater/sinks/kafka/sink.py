@@ -140,16 +140,16 @@ _POSITION_BYTES = 64
 class KafkaSink:
     """Sends each row of each window at least once."""
 
-    def __init__(self, settings: KafkaSinkSettings, label: str, folder: Path) -> None:
-        self._settings, self._label, self._folder = settings, label, folder
+    def __init__(self, settings: KafkaSinkSettings, sink_id: str, folder: Path) -> None:
+        self._settings, self._id, self._folder = settings, sink_id, folder
         self._options = client_options(settings, folder)
         self._timeout = settings.timeout.total_seconds()
         self._topics: Topics | None = None
         self._producers: dict[tuple[str, int], Producer] = {}  # cached: a new one takes longer than a small window
 
     @property
-    def label(self) -> str:
-        return self._label
+    def id(self) -> str:
+        return self._id
 
     def landed(self, attempt: Attempt, stream: str) -> Landing | None:  # noqa: ARG002 - the protocol's form
         """None: a topic does not know which windows it holds."""
@@ -170,7 +170,7 @@ class KafkaSink:
                 raise delivery_error(topic, self._options.brokers, sent.messages, sent.failures)
             counter.at_least(sent.messages)
         seconds = time.monotonic() - began
-        return Landing(self._label, rows.stream, attempt.window.id, sent.messages, seconds, {"topic": topic})
+        return Landing(self._id, rows.stream, attempt.window.id, sent.messages, seconds, {"topic": topic})
 
     def close(self) -> None:
         while self._producers:
