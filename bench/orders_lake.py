@@ -110,7 +110,7 @@ def land(spark: SparkSession, target: IcebergSink, rows: Rows) -> Landing:
         window=Window(None, mark),
         epoch=1,
         faults=NoFaults(),
-        clear_to_publish=lambda: None,
+        ensure_lease=lambda: None,
         spark=lambda: spark,
         progress=lambda _: None,
     )

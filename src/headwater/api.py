@@ -26,7 +26,7 @@ from headwater.engine.cycle import run_cycle
 from headwater.engine.journal import Journal, open_journal
 from headwater.engine.pipeline import LazySinks, OpenPipeline
 from headwater.engine.python_window import PythonWindow, python_window
-from headwater.engine.rejects.collector import Rejects
+from headwater.engine.rejects.landing import PipelineRejects
 from headwater.engine.result import CycleResult, Log, NullLog
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
 from headwater.engine.spark.session import SessionHolder
@@ -271,7 +271,7 @@ class Pipeline:
             source=self._open_source(),
             transform=self.settings.transform,
             sinks=LazySinks(self._sinks),
-            rejects=Rejects(self._reject_sink, self.settings.max_rejects, spark),
+            rejects=PipelineRejects(self._reject_sink, self.settings.max_rejects, spark),
             store=project.store,
             spark=spark,
             folder=self.folder,

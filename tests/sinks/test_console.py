@@ -100,7 +100,7 @@ def test_a_process_that_lost_its_lease_prints_nothing():
     out = io.StringIO()
     with pytest.raises(LeaseLost):
         ConsoleSink(ConsoleSinkSettings(), "1:console", out).land(
-            attempt_at(WINDOW, clear_to_publish=lost), memory_rows("s", (table_of([1]),))
+            attempt_at(WINDOW, ensure_lease=lost), memory_rows("s", (table_of([1]),))
         )
     assert out.getvalue() == ""
 

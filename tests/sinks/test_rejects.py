@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import ValueNotKept
 from headwater.model.rows import Reject
 from headwater.sinks.rejects import SinkRejects, conform, row_of
+from headwater.testing.memory_rows import MemoryRejects
 
 
 class Picky:
@@ -31,14 +32,15 @@ class Picky:
 @given(count=st.integers(0, 70), data=st.data())
 def test_every_row_is_taken_in_its_order_or_set_aside(count, data):
     bad = data.draw(st.sets(st.integers(0, max(count - 1, 0)))) if count else set()
-    found: list[tuple[int, Reject]] = []
-    aside = SinkRejects("1:picky", "t", ("id",), (), lambda part, reject: found.append((part, reject)))
+    collected = MemoryRejects()
+    rejects = SinkRejects("1:picky", "t", ("id",), (), collected)
     sink, batch = Picky(bad), pa.record_batch({"id": pa.array(range(count), pa.int64())})
-    assert aside.part(7).write(batch, sink.take) == count - len(bad)
+    assert rejects.part(7).write(batch, sink.take) == count - len(bad)
     assert sink.taken == [n for n in range(count) if n not in bad]
-    assert [(part, json.loads(reject.place["row"])) for part, reject in found] == [(7, {"id": n}) for n in sorted(bad)]
-    assert [row_of(reject).to_pylist() for _, reject in found] == [[{"id": n}] for n in sorted(bad)]
-    assert {reject.place["sink"] for _, reject in found} <= {"1:picky"}
+    assert collected.splits == [7] * len(bad)
+    assert [json.loads(reject.place["row"]) for reject in collected.rejects] == [{"id": n} for n in sorted(bad)]
+    assert [row_of(reject).to_pylist() for reject in collected.rejects] == [[{"id": n}] for n in sorted(bad)]
+    assert {reject.place["sink"] for reject in collected.rejects} <= {"1:picky"}
 
 
 def test_where_nobody_sets_rows_aside_the_first_one_stops_the_landing():
@@ -49,7 +51,7 @@ def test_where_nobody_sets_rows_aside_the_first_one_stops_the_landing():
 
 def test_rows_alike_without_a_key_are_counted():
     found: list[Reject] = []
-    aside = SinkRejects("1:picky", "t", (), ("id",), lambda _, reject: found.append(reject)).part(0)
+    aside = SinkRejects("1:picky", "t", (), ("id",), MemoryRejects(found)).part(0)
     aside.write(pa.record_batch({"id": [5, 5, 5]}), Picky({5}).take)
     assert [reject.place["copy"] for reject in found] == [1, 2, 3]
     assert len({reject.id for reject in found}) == 3
@@ -57,7 +59,7 @@ def test_rows_alike_without_a_key_are_counted():
 
 def test_a_reject_shows_what_json_has_no_number_for():
     found: list[Reject] = []
-    aside = SinkRejects("1:picky", "t", ("id",), (), lambda _, reject: found.append(reject)).part(0)
+    aside = SinkRejects("1:picky", "t", ("id",), (), MemoryRejects(found)).part(0)
     batch = pa.record_batch(
         {
             "id": [5],
@@ -76,7 +78,7 @@ def test_a_reject_shows_what_json_has_no_number_for():
 
 def test_a_required_column_without_a_value_sets_its_row_aside():
     found: list[Reject] = []
-    aside = SinkRejects("2:iceberg", "t", ("id",), (), lambda _, reject: found.append(reject)).part(0)
+    aside = SinkRejects("2:iceberg", "t", ("id",), (), MemoryRejects(found)).part(0)
     target = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32(), nullable=False)])
     written: list[dict] = []
     batch = pa.record_batch({"id": [1, 2, 3], "n": pa.array([1, None, 2**40], pa.int64())})

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headwater.engine.journal import Journal
 from headwater.engine.labels import labelled, tag_tables
 from headwater.engine.pipeline import OpenPipeline
+from headwater.engine.rejects.landing import AttemptRejects
 from headwater.engine.result import CycleReport
 from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
@@ -62,11 +63,11 @@ def land_window(
     `read`: the part of the window to read, where the rest has landed. `known`: what an earlier process has landed, and
     sinks are asked about the rest; None: the first try. `save` receives the landings so far, as long as more are to come.
     """
-    attempt = begin_attempt(pipeline, journal, window)
-    lander = _Lander(pipeline, journal, report, attempt, known)
+    attempt, rejects = begin_attempt(pipeline, journal, window)
+    lander = _Lander(pipeline, report, attempt, rejects, known)
     save_last = save_last or bool(labelled(window.end).labels)
     landings = lander.land(read or window, lambda landed, left: save(landed) if left or save_last else None)
-    deferred = sorted(pipeline.rejects.deferred)
+    deferred = sorted(rejects.deferred)
     if deferred:
         shown = ", ".join(deferred[:_SHOWN_OBJECTS]) + (", …" if len(deferred) > _SHOWN_OBJECTS else "")
         report.warn(
@@ -86,13 +87,13 @@ class _Lander:
     def __init__(
         self,
         pipeline: OpenPipeline,
-        journal: Journal,
         report: CycleReport,
         attempt: Attempt,
+        rejects: AttemptRejects,
         known: tuple[Landing, ...] | None,
     ) -> None:
-        self._pipeline, self._journal, self._report = pipeline, journal, report
-        self._attempt, self._known = attempt, known
+        self._pipeline, self._report = pipeline, report
+        self._attempt, self._rejects, self._known = attempt, rejects, known
         self._transformed: dict[str, Rows] = {}
         self.failures = StreamFailures(pipeline.source, attempt.window)
 
@@ -104,7 +105,7 @@ class _Lander:
         sinks = pipeline.sinks()
         with ExitStack() as open_rows:
             streams = open_rows.enter_context(pipeline.source.read(window))
-            collected = [pipeline.rejects.collector.collecting(stream) for stream in streams]
+            collected = [self._rejects.collecting(stream) for stream in streams]
             rows = open_rows.enter_context(cached_splits(len(sinks), collected))
             pipeline.faults.reach("read.after")
             left = len(sinks) * len(rows)
@@ -114,7 +115,7 @@ class _Lander:
                 for landing in land_streams(sink, healthy, partial(self._land_or_note, sink)):
                     left -= 1
                     if landing is not None:
-                        landed = with_landings(landed, landing, *pipeline.rejects.landings())
+                        landed = with_landings(landed, landing, *self._rejects.landings())
                         save(landed, left)
         return landed
 
@@ -124,12 +125,12 @@ class _Lander:
     def _land(self, sink: Sink, rows: Rows) -> Landing:
         """One stream in one sink."""
         pipeline = self._pipeline
-        attempt = stream_attempt(pipeline, self._journal, self._attempt, rows.stream)
+        attempt = replace(self._attempt, stream=rows.stream)
         landing = self._landed_before(sink, rows, attempt)
         if landing is None:
             pipeline.faults.reach("land.before")
             landing = sink.land(attempt, self._transform(rows))
-            pipeline.rejects.settle(rows.stream)  # again, for a sink that publishes while it reads
+            self._rejects.land(rows.stream)  # again, for a sink that publishes while it reads
             pipeline.faults.reach("land.after")
             self._log_landing(landing)
         return landing
@@ -152,7 +153,7 @@ class _Lander:
         return proven
 
     def _log_landing(self, landing: Landing) -> None:
-        rejected = sum(one.rows for one in self._pipeline.rejects.landings() if one.stream == landing.stream)
+        rejected = sum(one.rows for one in self._rejects.landings() if one.stream == landing.stream)
         removed = landing.proof.get("removed")
         self._report.event(
             "landed",
@@ -190,43 +191,24 @@ def with_landings(landed: tuple[Landing, ...], *more: Landing) -> tuple[Landing,
     return (*(old for old in landed if (old.sink, old.stream) not in newer), *more)
 
 
-def begin_attempt(pipeline: OpenPipeline, journal: Journal, window: Window) -> Attempt:
-    """One try of all sinks at a window: they publish only under the lease, and behind the window's rejects."""
+def begin_attempt(
+    pipeline: OpenPipeline, journal: Journal, window: Window, *, rejects_at_least: int = 0
+) -> tuple[Attempt, AttemptRejects]:
+    """One try of all sinks at a window, and its rejects: they publish only under the lease, and behind the rejects."""
     attempt = Attempt(
         pipeline=pipeline.name,
         run=journal.run,
         window=window,
         epoch=journal.lease.epoch,
         faults=pipeline.faults,
-        clear_to_publish=journal.ensure_lease,
+        ensure_lease=journal.ensure_lease,
         spark=pipeline.spark,
         progress=lambda count: pipeline.log.rows(pipeline.name, count),
     )
     source = pipeline.source
     defer = partial(source.postpone, window, lease=journal.lease) if isinstance(source, DefersParts) else None
-    pipeline.rejects.begin(attempt, defer)
-
-    def clear_to_publish() -> None:
-        pipeline.rejects.settle()  # G8: before the rows they stood among, so that a crash cannot lose them
-        journal.ensure_lease()
-
-    collector = pipeline.rejects.collector
-    return replace(
-        attempt,
-        clear_to_publish=clear_to_publish,
-        set_aside=collector.for_sinks(),
-        parts_aside=lambda: frozenset(reject.part for reject in collector.rejects() if reject.part),
-    )
-
-
-def stream_attempt(pipeline: OpenPipeline, journal: Journal, attempt: Attempt, stream: str) -> Attempt:
-    """The same try for one stream, which publishes behind its own rejects only."""
-
-    def clear_to_publish() -> None:
-        pipeline.rejects.settle(stream)
-        journal.ensure_lease()
-
-    return replace(attempt, clear_to_publish=clear_to_publish)
+    rejects = pipeline.rejects.begin(attempt, defer, rejects_at_least)
+    return replace(attempt, rejects=rejects), rejects
 
 
 def land_streams(sink: Sink, streams: Sequence[Rows], land: Callable[[Rows], T]) -> Iterator[T]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.config.pipeline import PythonTransformSettings
-from headwater.engine.rejects.collector import Rejects
+from headwater.engine.rejects.landing import PipelineRejects
 from headwater.engine.result import Log
 from headwater.engine.retry import Retries
 from headwater.engine.spark.transform import apply_transform
@@ -47,7 +47,7 @@ class OpenPipeline:
     source: Source
     transform: str | PythonTransformSettings | None
     sinks: LazySinks
-    rejects: Rejects
+    rejects: PipelineRejects
     store: Store
     spark: Callable[[], SparkSession]
     folder: Path

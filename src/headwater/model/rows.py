@@ -63,8 +63,13 @@ class Reject:
 
 # What a split calls for each reject while it is read; raises TooManyRejects beyond `max_rejects`.
 OnReject = Callable[[Reject], None]
-# The same for a sink, with the number of the part of the rows that it works on. Can be sent to a worker.
-SetPartAside = Callable[[int, Reject], None]
+
+
+class CollectsRejects(Protocol):
+    """Where rejects go. Sent to a worker, it brings those of a task back with the task's result."""
+
+    def add(self, split: int, reject: Reject) -> None:
+        """Take a reject of that split. Raises TooManyRejects beyond `max_rejects`."""
 
 
 class Split(Protocol):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headwater.model.errors import ValueNotKept
 from headwater.model.marks import Json
-from headwater.model.rows import COPY, SINK, Reject, Rows, SetPartAside
+from headwater.model.rows import COPY, SINK, CollectsRejects, Reject, Rows
 from headwater.sinks.text_values import Plain, plain_column
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class SinkRejects:
     stream: str
     key: tuple[str, ...]
     order: tuple[str, ...]
-    set_aside: SetPartAside | None  # None: a reject stops the landing
+    collector: CollectsRejects | None  # None: a reject stops the landing
     part_column: str = ""  # for a sink that replaces the rows of an object
 
     @classmethod
     def of(cls, sink: str, rows: Rows, attempt: Attempt, part_column: str = "") -> SinkRejects:
-        return cls(sink, rows.stream, rows.key, rows.order, attempt.set_aside, part_column)
+        return cls(sink, rows.stream, rows.key, rows.order, attempt.rejects, part_column)
 
     def part(self, number: int) -> PartRejects:
         return PartRejects(self, number)
@@ -102,10 +102,10 @@ class PartRejects:
         try:
             write(batch)
         except ValueNotKept as error:
-            if self._rejects.set_aside is None:
+            if self._rejects.collector is None:
                 raise
             if batch.num_rows == 1:
-                self._rejects.set_aside(self._number, self._reject(batch, error.message))
+                self._rejects.collector.add(self._number, self._reject(batch, error.message))
                 return 0
         else:
             return int(batch.num_rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.marks import ColumnMark
-from headwater.model.protocols.sink import Attempt
-from headwater.model.rows import MemorySplit, Objects, OnReject, Rows, Split
+from headwater.model.protocols.sink import Attempt, LandsRejects
+from headwater.model.rows import MemorySplit, Objects, OnReject, Reject, Rows, Split
 from headwater.model.types import CursorType
 from headwater.model.window import Window
 
@@ -85,6 +85,24 @@ def window_up_to(end: int, start: int | None = None) -> Window:
     return Window(None if start is None else mark(start), mark(end))
 
 
+@dataclass
+class MemoryRejects:
+    """The rejects of an attempt, in the memory of this process; they land nowhere."""
+
+    rejects: list[Reject] = field(default_factory=list)
+    splits: list[int] = field(default_factory=list)  # the number of each one's split
+
+    def add(self, split: int, reject: Reject) -> None:
+        self.rejects.append(reject)
+        self.splits.append(split)
+
+    def land(self, stream: str | None) -> None:
+        """Nothing to do."""
+
+    def unread_parts(self) -> frozenset[str]:
+        return frozenset(reject.part for reject in self.rejects if reject.part)
+
+
 def attempt_at(
     window: Window,
     *,
@@ -92,12 +110,15 @@ def attempt_at(
     run: str = "run-1",
     epoch: int = 1,
     faults: Faults | None = None,
-    clear_to_publish: Callable[[], None] = lambda: None,
+    ensure_lease: Callable[[], None] = lambda: None,
     spark: Callable[[], SparkSession] | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    rejects: LandsRejects | None = None,
 ) -> Attempt:
     """One try at a window, with the lease held; without `spark`, to ask for a session is an error."""
-    return Attempt(pipeline, run, window, epoch, faults or NoFaults(), clear_to_publish, spark or _no_spark, progress)
+    return Attempt(
+        pipeline, run, window, epoch, faults or NoFaults(), ensure_lease, spark or _no_spark, progress, rejects
+    )
 
 
 def table_of(ids: Sequence[int]) -> pa.Table:

@@ -22,9 +22,9 @@ import pytest
 from headwater.model.errors import HeadwaterError, LeaseLost, SinkUnreachable, SourceUnreachable, ValueNotKept
 from headwater.model.landing import Landing
 from headwater.model.protocols.sink import Attempt, Sink
-from headwater.model.rows import Reject, Rows
+from headwater.model.rows import Rows
 from headwater.model.window import Window
-from headwater.testing.memory_rows import attempt_at, failing, memory_rows, window_up_to
+from headwater.testing.memory_rows import MemoryRejects, attempt_at, failing, memory_rows, window_up_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -281,15 +281,15 @@ class SinkContract:
             assert seen(target) == expected
 
 
-class Probe:
+class Probe(MemoryRejects):
     """The hooks of an attempt: records each call with what readers see then, and raises on request."""
 
     def __init__(
         self, look: Callable[[], list[Row]] | None = None, errors: dict[str, HeadwaterError] | None = None
     ) -> None:
+        super().__init__()
         self._look, self._errors = look, errors or {}
         self.hooks: list[tuple[str, list[Row] | None]] = []
-        self.rejects: list[Reject] = []
         self.rejects_at_publish = 0
         self.rows = 0
 
@@ -302,9 +302,6 @@ class Probe:
         self.rejects_at_publish = len(self.rejects)
         self.reach(PUBLISH)
 
-    def reject(self, _part: int, reject: Reject) -> None:
-        self.rejects.append(reject)
-
     def count(self, rows: int) -> None:
         self.rows += rows
 
@@ -312,21 +309,21 @@ class Probe:
 def attempt(target: SinkTarget, number: int, probe: Probe | None = None, epoch: int = 1) -> Attempt:
     """A try at a window. Nothing else in this file knows how an attempt hands its hooks to a sink."""
     probe = probe or Probe()
-    made = attempt_at(
+    return attempt_at(
         target.window(number),
         run=f"run-{number}-{epoch}",
         epoch=epoch,
         faults=probe,
-        clear_to_publish=probe.publish,
+        ensure_lease=probe.publish,
         spark=target.spark,
         progress=probe.count,
+        rejects=probe,
     )
-    return replace(made, set_aside=probe.reject)
 
 
 def without_rejects(attempt: Attempt) -> Attempt:
     """The same try where nothing takes rejects."""
-    return replace(attempt, set_aside=None)
+    return replace(attempt, rejects=None)
 
 
 def land(

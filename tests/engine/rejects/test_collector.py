@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine.rejects.collector import RejectCollector, numbered_copies
+from headwater.engine.rejects.collector import RejectAccumulator, RejectCollector, numbered_copies
 from headwater.model.rows import COPY, MemorySplit, Objects, Reject, Rows
 
 
@@ -49,6 +49,7 @@ def test_rows_that_are_watched_keep_saying_which_objects_they_replace():
     rows = Rows(
         "t", table.schema, splits=(MemorySplit.of(table),), objects=Objects("object_url", ("a", "b"), "s3://x/")
     )
-    watched = RejectCollector(10, lambda: pytest.fail("too early")).collecting(rows)
+    accumulator = RejectAccumulator(lambda: pytest.fail("too early"))
+    watched = RejectCollector(10, "w", accumulator).collecting(rows)
     assert watched.splits != rows.splits
     assert watched.objects == Objects("object_url", ("a", "b"), "s3://x/")

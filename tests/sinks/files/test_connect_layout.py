@@ -25,11 +25,10 @@ from headwater.model.errors import (
 )
 from headwater.model.landing import Landing
 from headwater.model.marks import OffsetsMark
-from headwater.model.rows import Reject
 from headwater.model.window import Window
 from headwater.sinks.files import FilesSink, MessageFilesSink, open_files
 from headwater.storage.destination import Destination, open_destination
-from headwater.testing.memory_rows import attempt_at, memory_rows, spark_rows, table_of, window_up_to
+from headwater.testing.memory_rows import MemoryRejects, attempt_at, memory_rows, spark_rows, table_of, window_up_to
 from tests.support.stack import S3ForTests
 from tests.support.wait import wait_until
 
@@ -187,13 +186,13 @@ def test_lines_hold_only_what_the_source_gives(tmp_path):
 )
 def test_what_has_no_line_is_set_aside_and_the_rest_lands(tmp_path, fields, value, reason):
     """G8"""
-    aside: list[Reject] = []
+    rejects = MemoryRejects()
     table = messages(b'{"n":1}', value, b'{"n":3}', kind=pa.binary())
     made = sink(tmp_path, fields=fields)
-    attempt = replace(attempt_at(window({0: 0}, {0: 3})), set_aside=lambda _, reject: aside.append(reject))
+    attempt = attempt_at(window({0: 0}, {0: 3}), rejects=rejects)
     rows = memory_rows("orders", (table,), key=("kafka_partition", "kafka_offset"))
     assert made.land(attempt, rows).rows == 2
-    (reject,) = aside
+    (reject,) = rejects.rejects
     assert reason in reject.reason
     assert json.loads(str(reject.place["row"])) == {"kafka_partition": 0, "kafka_offset": 1}
     assert b'{"n":1}' in next(iter(files(tmp_path).values()))
@@ -244,7 +243,7 @@ def test_a_writer_that_lost_its_lease_puts_nothing(tmp_path):
         raise LeaseLost("shop: taken over by epoch 2")
 
     with pytest.raises(LeaseLost):
-        land(sink(tmp_path), messages("{}"), clear_to_publish=lost)
+        land(sink(tmp_path), messages("{}"), ensure_lease=lost)
     assert not (tmp_path / "out").exists()
 
 
@@ -259,7 +258,7 @@ def test_a_writer_that_wakes_up_after_a_rewind_replaces_nothing(tmp_path):
         land(sink(tmp_path, fields="value"), messages(*"abcd"), at=window({0: 0}, {0: 4}), epoch=2)
 
     with pytest.raises(LeaseLost):
-        land(sink(tmp_path, fields="value"), messages(*"ab"), at=window({0: 0}, {0: 2}), clear_to_publish=meanwhile)
+        land(sink(tmp_path, fields="value"), messages(*"ab"), at=window({0: 0}, {0: 2}), ensure_lease=meanwhile)
     assert files(tmp_path) == {"orders/partition=0/orders+0+0000000000.json": b"a\nb\nc\nd\n"}
 
 
@@ -386,7 +385,7 @@ def test_the_first_manifest_of_a_window_in_a_bucket_stays(s3: S3ForTests, bucket
         sink = open_files(settings, "1:files", Path(), S3Settings())
         return sink.land(attempt_at(window, run=run, **attempt), memory_rows("orders", (table_of(rows),)))
 
-    second = land([1, 2, 3], "second", clear_to_publish=lambda: land([1, 2], "first"))
+    second = land([1, 2, 3], "second", ensure_lease=lambda: land([1, 2], "first"))
     assert (second.rows, second.proof["run"]) == (2, "first")
 
 

@@ -145,7 +145,7 @@ def test_a_writer_that_slept_through_its_lease_publishes_nothing(tmp_path, publi
     def lost() -> None:
         raise LeaseLost("shop: taken over by epoch 2")
 
-    stale = attempt_at(WINDOW, faults=Meanwhile("land.written", successor), clear_to_publish=lost)
+    stale = attempt_at(WINDOW, faults=Meanwhile("land.written", successor), ensure_lease=lost)
     with pytest.raises(LeaseLost):
         files_sink(tmp_path, publish=publish).land(stale, rows)
     assert ids(tmp_path) == [1, 2]
@@ -156,7 +156,7 @@ def test_a_writer_overtaken_after_its_last_look_at_the_lease_doubles_nothing(tmp
     rows = memory_rows("orders", (table_of([1, 2]),))
     # The successor works inside the very last check: no later question could have told the stale writer.
     stale = attempt_at(
-        WINDOW, clear_to_publish=lambda: files_sink(tmp_path, publish=publish).land(attempt_at(WINDOW, epoch=2), rows)
+        WINDOW, ensure_lease=lambda: files_sink(tmp_path, publish=publish).land(attempt_at(WINDOW, epoch=2), rows)
     )
     expected = pytest.raises(LeaseLost, match="a newer lease removed") if publish == "rename" else nullcontext()
     with expected:

@@ -81,7 +81,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_the_window_lands_once(tm
         rows = memory_rows("orders", (table_of(range(2_000)),), key=("id",))
         sink = kafka_sink(kafka, topic, timeout="3s")
         with pytest.raises(SinkUnreachable, match=f"topic {topic} at .* did not accept .* of 2,000 messages"):
-            sink.land(attempt_at(WINDOW, clear_to_publish=broker.kill), rows)
+            sink.land(attempt_at(WINDOW, ensure_lease=broker.kill), rows)
         # Down when it begins, up again while it waits.
         broker.start()
         starting = threading.Thread(target=broker.start)
@@ -91,7 +91,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_the_window_lands_once(tm
             starting.start()
 
         patient = kafka_sink(kafka, topic, timeout="90s")
-        landing = patient.land(attempt_at(WINDOW, clear_to_publish=restart), rows)
+        landing = patient.land(attempt_at(WINDOW, ensure_lease=restart), rows)
         starting.join()
         assert landing.rows == 2_000
         assert sorted(int(read.key) for read in everything_in(kafka, topic)) == list(range(2_000))

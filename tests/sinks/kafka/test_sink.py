@@ -138,9 +138,7 @@ def test_a_lost_lease_sends_nothing(kafka):
         raise LeaseLost("taken over")
 
     with pytest.raises(LeaseLost):
-        kafka_sink(kafka, topic).land(
-            attempt_at(WINDOW, clear_to_publish=lost), memory_rows("orders", (table_of([1]),))
-        )
+        kafka_sink(kafka, topic).land(attempt_at(WINDOW, ensure_lease=lost), memory_rows("orders", (table_of([1]),)))
     assert everything_in(kafka, topic) == []
 
 

@@ -45,7 +45,7 @@ class Rebuilt:
 def rebuild(pipeline: OpenPipeline, journal: Journal, mark: Mark, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
     """Build, show, and publish if `agreed` says yes; returns its answer. The changes are read up to the mark."""
     spark, branch = pipeline.spark(), f"headwater_rebuild_{uuid.uuid4().hex[:12]}"
-    attempt = begin_attempt(pipeline, journal, Window(None, mark))
+    attempt, _ = begin_attempt(pipeline, journal, Window(None, mark))
     targets = list(_targets(pipeline, mark))
     with ExitStack() as branches:
         rebuilds: list[Rebuild] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from headwater.engine.journal import Journal, open_journal
 from headwater.engine.landing import begin_attempt
 from headwater.engine.pipeline import OpenPipeline
-from headwater.engine.rejects.collector import Rejects
+from headwater.engine.rejects.landing import AttemptRejects
 from headwater.engine.rejects.table import StoredReject, remove, rows_of_sink_rejects, sink_schema
 from headwater.model.errors import InputError, RunError
 from headwater.model.landing import Landing
@@ -73,11 +73,14 @@ class _Replay:
             raise InputError(
                 f"{pipeline.name}: the sink {sink_id} that rejected rows no longer exists", hint="rewind instead"
             )
-        attempt = begin_attempt(pipeline, self._journal, _window(self._journal, stored))
-        rejects = pipeline.rejects
-        rejects.collector.limit = max(rejects.collector.limit, len(stored))  # they were accepted once, in many windows
+        attempt, rejects = begin_attempt(
+            pipeline,
+            self._journal,
+            _window(self._journal, stored),
+            rejects_at_least=len(stored),  # they were accepted once, in many windows
+        )
         with _rows(pipeline, sink_id, [one.reject for one in stored], attempt.window.end) as streams:
-            collected = [rejects.collector.collecting(stream) for stream in streams]
+            collected = [rejects.collecting(stream) for stream in streams]
             failed = _failing(rejects, collected)
             fixed = [one for one in stored if one.reject.id not in failed]
             attempt = replace(attempt, window=_window(self._journal, fixed))
@@ -88,7 +91,7 @@ class _Replay:
                 for sink in (sinks if fixed else ())
                 for stream in rows
             ]
-        failed = frozenset(reject.id for reject in rejects.collector.rejects())  # by a sink, too
+        failed = frozenset(reject.id for reject in rejects.rejects())  # by a sink, too
         remove(pipeline.spark(), [one for one in fixed if one.reject.id not in failed])
         self.landings += (*landings, *rejects.landings())
         self.rows += sum(landing.rows for landing in landings if landing.sink == sinks[0].id)
@@ -122,14 +125,14 @@ def _groups(stored: Sequence[StoredReject]) -> list[list[StoredReject]]:
     return list(groups.values())
 
 
-def _failing(rejects: Rejects, collected: Sequence[Rows]) -> frozenset[str]:
+def _failing(rejects: AttemptRejects, collected: Sequence[Rows]) -> frozenset[str]:
     """The ids of those that still cannot be stored; they are back in their table before anything lands (G8)."""
     for rows in collected:
         for split in rows.splits or ():
             for _ in split.read():
                 pass
-    rejects.settle()
-    return frozenset(reject.id for reject in rejects.collector.rejects())
+    rejects.land()
+    return frozenset(reject.id for reject in rejects.rejects())
 
 
 def _window(journal: Journal, stored: Sequence[StoredReject]) -> Window:

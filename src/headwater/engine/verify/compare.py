@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.engine.pipeline import OpenPipeline
-from headwater.engine.rejects.collector import RejectCollector
+from headwater.engine.rejects.collector import RejectAccumulator, RejectCollector
 from headwater.engine.verify.digest import (
     KEY,
     Differences,
@@ -79,8 +79,7 @@ class TableComparison:
 
     def __init__(self, pipeline: OpenPipeline, sink: LakeSink, comparison: Comparison, table: LakeSnapshot) -> None:
         self._pipeline, self._sink, self._comparison, self._table = pipeline, sink, comparison, table
-        self._collector = RejectCollector(_MOST_REJECTS, pipeline.spark)
-        self._collector.begin("verify")
+        self._collector = RejectCollector(_MOST_REJECTS, "verify", RejectAccumulator(pipeline.spark))
         self._rows = self._seen(comparison.rows)
 
     def compare(self, wanted: Wanted) -> Compared:
@@ -91,7 +90,7 @@ class TableComparison:
         others = self._others(digests, wanted)
         digests = replace(digests, skipped=others)
         seen = self._everything(digests) if wanted.keys is None else self._of_keys(digests, wanted.keys)
-        rejects = [reject for reject in self._collector.rejects() if reject.stream == self._rows.stream]
+        rejects = self._collector.rejects(self._rows.stream)
         extra = without_rejects(seen.found.extra, self.key, rejects)
         made = Compared(
             sink=self._sink.id,

@@ -74,16 +74,17 @@ class _Repair:
     def _landed(self, keys: _Keys, again: CurrentRows) -> Repaired:
         table, pipeline = keys.table, self._pipeline
         sink = self._sinks[table.sink]
-        attempt = begin_attempt(pipeline, self._journal, self._window(keys, "rows"))
-        rows = pipeline.transformed(pipeline.rejects.collector.collecting(again.rows))
+        attempt, rejects = begin_attempt(pipeline, self._journal, self._window(keys, "rows"))
+        rows = pipeline.transformed(rejects.collecting(again.rows))
         there = self._keys_of(rows, table)
         landing = None
         if len(there):
             pipeline.faults.reach("land.before")
             landing = sink.for_repair().land(attempt, rows)
-            pipeline.rejects.settle()
+            rejects.land()
             pipeline.faults.reach("land.after")
             self._note(landing)
+            self.rejected += rejects.landings()
         removed = self._removed(keys, again, sink)
         # A key that is not there has gone since, or comes with a window; unless the transform made it of another one.
         unfound = int((~np.isin(keys.wanted.column(KEY[0]).to_numpy(), there)).sum()) if pipeline.transform else 0
@@ -97,7 +98,7 @@ class _Repair:
         gone = keys.extra.select(names).join(again.absent, keys=names, join_type="left semi")
         if not gone.num_rows:
             return 0
-        attempt = begin_attempt(self._pipeline, self._journal, self._window(keys, "extra"))
+        attempt, _ = begin_attempt(self._pipeline, self._journal, self._window(keys, "extra"))
         landing = sink.lake(self._pipeline.spark()).remove_keys(attempt, keys.table.stream, gone)
         self._note(landing)
         return int(landing.proof.get("removed") or 0)
@@ -113,7 +114,6 @@ class _Repair:
         fields = {"sink": landing.sink, "stream": landing.stream, "rows": landing.rows}
         self._pipeline.log.event(self._pipeline.name, "repaired", run=self._journal.run, **fields)
         self.landings.append(landing)
-        self.rejected += self._pipeline.rejects.landings()
 
     def _window(self, keys: _Keys, what: str) -> Window:
         """Its name holds the snapshot that was compared: a second try at the same repair has the same, another never."""

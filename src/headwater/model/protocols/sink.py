@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.faults import Faults
 from headwater.model.landing import Landing
-from headwater.model.rows import Rows, SetPartAside
+from headwater.model.rows import CollectsRejects, Rows
 from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class LandsRejects(CollectsRejects, Protocol):
+    """The rejects of one attempt: of the source, and of rows that a sink cannot store exactly (G8)."""
+
+    def land(self, stream: str | None) -> None:
+        """Land the rejects so far, of one stream or of all; those that have landed stay."""
+
+    def unread_parts(self) -> frozenset[str]:
+        """Parts of the window (`Reject.part`) that brought no row, as far as it has been read."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +35,11 @@ class Attempt:
     window: Window
     epoch: int
     faults: Faults
-    # Raises LeaseLost (G4), and lands the window's rejects first (G8). Part of `publishing`; a sink calls it itself only
-    # before it changes what readers see otherwise: columns, tags.
-    clear_to_publish: Callable[[], None]
+    ensure_lease: Callable[[], None]  # raises LeaseLost (G4)
     spark: Callable[[], SparkSession]  # the session starts when a sink first needs it
     progress: Callable[[int], None]  # receives how many more rows are written, for display; from any thread
-    set_aside: SetPartAside | None = (
-        None  # for rows that the sink cannot keep exactly; None: they stop the landing (G8)
-    )
-    # Parts of the window (`Reject.part`) that brought no row, as far as it has been read: what replaces their earlier
-    # rows comes later, or never.
-    parts_aside: Callable[[], frozenset[str]] = frozenset
+    rejects: LandsRejects | None = None  # None: a row that cannot be stored exactly stops the landing (G8)
+    stream: str | None = None  # the one that lands, behind its own rejects only; None: all of the window
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
@@ -48,6 +52,12 @@ class Attempt:
         self.clear_to_publish()
         yield
         self.faults.reach("land.published")
+
+    def clear_to_publish(self) -> None:
+        """Part of `publishing`. A sink calls it only before it changes what readers see otherwise: columns, tags."""
+        if self.rejects:
+            self.rejects.land(self.stream)  # G8: before the rows they stood among, so that a crash cannot lose them
+        self.ensure_lease()
 
 
 class Sink(Protocol):

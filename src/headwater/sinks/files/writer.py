@@ -139,18 +139,18 @@ class PartWriter:
     destination: Destination
     prefix: str  # of names, unique per attempt where attempts share a folder
     format: Format
-    aside: SinkRejects
+    rejects: SinkRejects
 
     def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Part:
         """Write one durable file, named by its number."""
         name = f"{self.prefix}part-{number:05d}.{ENDINGS[self.format]}"
-        rows, aside = 0, self.aside.part(number)
+        rows, rejects = 0, self.rejects.part(number)
         with storage_errors(self.destination):
             file = self.destination.create(name)
             writer = open_writer(self.format, schema, file)
         for batch in batches:  # errors of the source pass as they are
             with storage_errors(self.destination):
-                rows += aside.write(batch, writer.write)
+                rows += rejects.write(batch, writer.write)
         with storage_errors(self.destination):
             writer.close()
             return Part(name, rows, self.destination.finish(file, name))

@@ -54,7 +54,7 @@ def frozen_at(step: str, lands: Lands, rows: Rows, meanwhile: Callable[[], objec
         return sink.land(lands.attempt(1), meanwhile_rows(rows, meanwhile))
     if step == "written":
         return sink.land(lands.attempt(1, faults=Once(meanwhile, "land.written")), rows)
-    return sink.land(lands.attempt(1, clear_to_publish=Once(meanwhile)), rows)
+    return sink.land(lands.attempt(1, ensure_lease=Once(meanwhile)), rows)
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
@@ -97,7 +97,7 @@ def test_a_lost_lease_stops_the_publishing(lands: Lands, lake_folder: Path) -> N
         raise LeaseLost("gone")
 
     with pytest.raises(LeaseLost):
-        lands.sink().land(lands.attempt(1, clear_to_publish=lost), orders([2]))
+        lands.sink().land(lands.attempt(1, ensure_lease=lost), orders([2]))
     assert len(lands.snapshots()) == 1
     assert lands.files(lake_folder) == lands.referenced()
 
@@ -116,7 +116,7 @@ def test_a_foreign_insert_in_between_is_merged_over(lands: Lands, lake_folder: P
     insert = Once(
         lambda: lands.spark.sql(f"INSERT INTO {lands.table} VALUES (7, 'foreign 7', 1), (50, 'foreign 50', 1)")
     )
-    lands.sink(mode="merge").land(lands.attempt(1, clear_to_publish=insert), orders([3, 7], "new"))
+    lands.sink(mode="merge").land(lands.attempt(1, ensure_lease=insert), orders([3, 7], "new"))
     notes = {row["id"]: row["note"] for row in lands.rows()}
     assert (len(lands.rows()), notes[3], notes[7], notes[50]) == (7, "new 3", "new 7", "foreign 50")
     assert lands.files(lake_folder) >= lands.referenced()
@@ -133,7 +133,7 @@ def test_a_compaction_in_between_is_merged_over(lands: Lands) -> None:
             f"CALL lake.system.rewrite_data_files(table => '{table}', options => map('rewrite-all', 'true'))"
         )
     )
-    sink.land(lands.attempt(1, clear_to_publish=compact), orders([0, 3], "new"))
+    sink.land(lands.attempt(1, ensure_lease=compact), orders([0, 3], "new"))
     assert {row["id"]: row["note"].split()[0] for row in lands.rows()} == {
         0: "new", 1: "old", 2: "newer", 3: "new", 4: "newer", 5: "newer", 6: "newer", 7: "newer",
     }  # fmt: skip
@@ -146,9 +146,7 @@ def test_a_table_that_never_rests_is_given_up(lands: Lands, lake_folder: Path) -
     values = itertools.count()
     with pytest.raises(PublishConflict, match="5 times"):
         lands.sink().land(
-            lands.attempt(
-                1, clear_to_publish=lambda: table.java.updateProperties().set("n", str(next(values))).commit()
-            ),
+            lands.attempt(1, ensure_lease=lambda: table.java.updateProperties().set("n", str(next(values))).commit()),
             orders([2]),
         )
     assert len(lands.snapshots()) == 1
@@ -166,7 +164,7 @@ def test_of_two_writers_with_the_same_base_exactly_one_publishes(lands: Lands) -
             number: int = number, together: threading.Barrier = together, outcomes: list[str] = outcomes
         ) -> None:
             table = find_table(lands.spark, table_for(lands.table, "x"))
-            attempt = lands.attempt(number, clear_to_publish=lambda: together.wait(60) and None)
+            attempt = lands.attempt(number, ensure_lease=lambda: together.wait(60) and None)
             stamp = Stamp.of(attempt, "1:iceberg", "shop.orders", rows=0, files=0, upsert="append", why="")
             try:
                 prepare_update(table, table.head, table.java.newAppend(), stamp=stamp).publish(attempt)

@@ -65,7 +65,7 @@ def test_a_process_that_lost_its_lease_makes_no_tag(lands: Lands):
         raise LeaseLost("gone")
 
     with pytest.raises(LeaseLost):
-        lands.sink().tag(lands.attempt(2, epoch=2, clear_to_publish=lost), STREAM, ["a"])
+        lands.sink().tag(lands.attempt(2, epoch=2, ensure_lease=lost), STREAM, ["a"])
     with pytest.raises(LeaseLost, match="took over"):
         lands.sink().tag(lands.attempt(2, epoch=1), STREAM, ["a"])
     assert lands.refs() == {"main"}
@@ -79,5 +79,5 @@ def test_another_writer_in_between_does_not_take_the_tag_away(lands: Lands):
         if not done:
             done.append(lands.spark.sql(f"INSERT INTO {lands.table} VALUES (7, 'foreign', 1)"))
 
-    lands.sink().tag(lands.attempt(2, clear_to_publish=insert), STREAM, ["a"])
+    lands.sink().tag(lands.attempt(2, ensure_lease=insert), STREAM, ["a"])
     assert lands.spark.sql(f"SELECT * FROM {lands.table} VERSION AS OF 'a'").count() == 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headwater.model.rows import Reject, Rows
 from headwater.sinks.rejects import row_of
 from headwater.testing.change_log import ChangeLog, Event, changes, partitions
-from headwater.testing.memory_rows import with_tables
+from headwater.testing.memory_rows import MemoryRejects, with_tables
 from tests.sinks.iceberg.landing import Lands
 
 pytestmark = pytest.mark.spark
@@ -37,9 +37,7 @@ class Target:
             self.land_rows(changes(events, splits))
 
     def land_rows(self, rows: Rows) -> None:
-        attempt = replace(
-            self.lands.attempt(next(self._numbers)), set_aside=lambda _, reject: self.rejects.append(reject)
-        )
+        attempt = self.lands.attempt(next(self._numbers), rejects=MemoryRejects(self.rejects))
         self.lands.sink(**self._options).land(attempt, rows)
 
     def land_in_windows(self, parts: list[list[tuple[int, int, Event]]], chance: random.Random) -> None:

@@ -126,7 +126,7 @@ def test_a_foreign_insert_while_files_are_copied_is_seen(lands: Lands, lake_fold
     insert = Once(
         lambda: lands.spark.sql(f"INSERT INTO {lands.table} VALUES (3, 'foreign 3', 1), (50, 'f 50', 1)"), step
     )
-    options = {"clear_to_publish": insert} if step == "leased" else {"faults": insert}
+    options = {"ensure_lease": insert} if step == "leased" else {"faults": insert}
     lands.sink(**COPY).land(lands.attempt(1, **options), orders([3, 7], "new"))
     assert [(row["id"], row["note"]) for row in lands.rows()] == [
         (0, "old 0"), (1, "old 1"), (2, "old 2"), (3, "new 3"), (4, "old 4"), (7, "new 7"), (50, "f 50"),
@@ -141,7 +141,7 @@ def test_a_writer_that_lost_its_lease_leaves_no_copy(lands: Lands, lake_folder: 
         raise LeaseLost("gone")
 
     with pytest.raises(LeaseLost):
-        lands.sink(**COPY).land(lands.attempt(1, clear_to_publish=lost), orders([3]))
+        lands.sink(**COPY).land(lands.attempt(1, ensure_lease=lost), orders([3]))
     assert lands.files(lake_folder) == lands.referenced()
     assert {row["note"] for row in lands.rows()} == {f"old {n}" for n in range(5)}
 

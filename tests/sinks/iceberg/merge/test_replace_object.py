@@ -14,7 +14,7 @@ from headwater.engine.rejects.table import rows_of_sink_rejects
 from headwater.engine.spark.transform import apply_transform
 from headwater.model.errors import AmbiguousKey, InputError, LeaseLost, SchemaRefused, TransformFailed
 from headwater.model.rows import Objects, Reject, Rows
-from headwater.testing.memory_rows import spark_rows
+from headwater.testing.memory_rows import MemoryRejects, spark_rows
 from tests.sinks.iceberg.catalog.test_publish import Once
 from tests.sinks.iceberg.landing import IN_TASKS, Lands, objects, table_rows, url_of
 from tests.sinks.iceberg.test_failures import Crash, CrashAt
@@ -156,7 +156,8 @@ def test_only_files_that_may_hold_one_of_the_objects_are_read(lands: Lands, lake
 def test_an_object_that_could_not_be_read_keeps_its_rows(lands: Lands) -> None:
     sink = lands.sink(mode=MODE)
     sink.land(lands.attempt(1), objects({"a": [1], "b": [2]}, text="old"))
-    attempt = replace(lands.attempt(2), parts_aside=lambda: frozenset({"b"}))
+    unread = Reject("orders", {"object": "b"}, "not found", b"", part="b")
+    attempt = lands.attempt(2, rejects=MemoryRejects([unread]))
     assert sink.land(attempt, objects({"a": [3]}, earlier=["a", "b"])).proof["removed"] == 1
     assert held(lands) == {"a": ["new 3"], "b": ["old 2"]}
 
@@ -323,21 +324,21 @@ def test_rows_that_others_add_or_compact_in_between_are_found(lands: Lands) -> N
     insert = f"INSERT INTO {lands.table} VALUES (7, 'foreign 7', '{url_of('a')}')"
     compact = f"CALL lake.system.rewrite_data_files(table => '{lands.table}', options => map('rewrite-all', 'true'))"
     meanwhile = Once(lambda: [lands.spark.sql(statement) for statement in (insert, compact)])
-    landing = sink.land(lands.attempt(3, clear_to_publish=meanwhile), objects({"a": [4]}, earlier=["a"]))
+    landing = sink.land(lands.attempt(3, ensure_lease=meanwhile), objects({"a": [4]}, earlier=["a"]))
     assert landing.proof["removed"] == 2
     assert held(lands) == {"a": ["new 4"], "b": ["new 3"]}
 
 
 def test_a_row_that_the_sink_set_aside_comes_back_to_its_object(lands: Lands) -> None:
-    aside: list[Reject] = []
+    rejects = MemoryRejects()
 
     def rows(*nanoseconds: int) -> Rows:
         made = pa.table({"at": pa.array(nanoseconds, pa.timestamp("ns")), "object_url": ["a"] * len(nanoseconds)})
         return replace(table_rows(made), objects=Objects("object_url"))
 
-    attempt = replace(lands.attempt(1), set_aside=lambda _, reject: aside.append(reject))
+    attempt = lands.attempt(1, rejects=rejects)
     assert lands.sink(mode=MODE).land(attempt, rows(1_000, 1)).rows == 1
-    again = rows_of_sink_rejects(aside)
+    again = rows_of_sink_rejects(rejects.rejects)
     assert again.objects == Objects("object_url")
     lands.spark.sql(f"ALTER TABLE {lands.table} DROP COLUMN at")  # so that there is a place for the row
     lands.spark.sql(f"ALTER TABLE {lands.table} ADD COLUMN at string")

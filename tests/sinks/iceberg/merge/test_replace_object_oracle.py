@@ -112,7 +112,7 @@ def test_the_table_holds_what_a_list_would(
                 sink().land(own.attempt(number, faults=CrashAt(step.event)), rows)
             kept = sink()  # another process
         meanwhile = Once(lambda step=step: elsewhere(own, oracle, step)) if happens else Once(int)
-        landing = kept.land(own.attempt(number, clear_to_publish=meanwhile), rows)
+        landing = kept.land(own.attempt(number, ensure_lease=meanwhile), rows)
         grown = len(oracle.rows) - before
         oracle.replace(contents, earlier)
         assert landing.rows == sum(step.counts.values())

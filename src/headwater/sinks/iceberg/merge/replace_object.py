@@ -73,8 +73,8 @@ def earlier_objects(rows: Rows, attempt: Attempt) -> tuple[str, ...]:
     objects = rows.objects
     if objects is None:
         return ()
-    unread = {objects.part_prefix + part for part in attempt.parts_aside()}
-    return tuple(sorted(set(objects.earlier) - unread))
+    unread = attempt.rejects.unread_parts() if attempt.rejects else frozenset()
+    return tuple(sorted(set(objects.earlier) - {objects.part_prefix + part for part in unread}))
 
 
 def check_column(table: LakeTable, column: str) -> None:
