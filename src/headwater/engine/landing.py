@@ -105,7 +105,7 @@ class _Lander:
         sinks = pipeline.sinks()
         with ExitStack() as open_rows:
             streams = open_rows.enter_context(pipeline.source.read(window))
-            collected = [self._rejects.collecting(stream) for stream in streams]
+            collected = [replace(stream, rejects=self._rejects) for stream in streams]
             rows = open_rows.enter_context(cached_splits(len(sinks), collected))
             pipeline.faults.reach("read.after")
             left = len(sinks) * len(rows)

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.errors import ValueNotKept
@@ -145,20 +146,35 @@ class Rows:
     schema: pa.Schema  # the exact types; a field's nullability is true to the source
     key: tuple[str, ...] = ()  # the source's primary key, if it has one: no two rows share it
     order: tuple[str, ...] = ()  # columns that decide which of two rows with one key is later (the cursor)
-    # What Arrow reads: a sink may land them without Spark's row machinery. None: only Spark can read the rows.
+    # What Arrow reads, by `read_splits`: a sink may land them without Spark's row machinery. None: only Spark can read
+    # the rows.
     splits: tuple[Split, ...] | None = None
     # How Spark reads rows without splits (by a JDBC driver, through a transform): lazily, and for each sink the same.
     frame: Callable[[SparkSession], DataFrame] | None = field(default=None, repr=False)
     objects: Objects | None = None
     changes: Changes | None = None
+    rejects: CollectsRejects | None = field(default=None, repr=False)  # of the splits; None: a reject raises (G8)
+
+    def read_splits(self) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The batches of each split, in this process."""
+        return map(self.read_split, range(len(self.splits or ())))
+
+    @property
+    def read_split(self) -> Callable[[int], Iterator[pa.RecordBatch]]:
+        """Reads the split of that number. Can be sent to a worker."""
+        return partial(_read_split, self.splits or (), self.rejects)
 
     def dataframe(self, spark: SparkSession) -> DataFrame:
         """The rows as a DataFrame, lazily."""
         if self.splits is not None:
-            return splits_dataframe(spark, self.schema, self.splits)
+            return splits_dataframe(spark, self.schema, len(self.splits), self.read_split)
         if self.frame is None:
             raise RuntimeError(f"{self.stream}: rows have neither splits nor a frame")
         return self.frame(spark)
+
+
+def _read_split(splits: Sequence[Split], rejects: CollectsRejects | None, number: int) -> Iterator[pa.RecordBatch]:
+    return splits[number].read(None if rejects is None else partial(rejects.add, number))
 
 
 # Every transport (Debezium's events in Kafka or in objects, a replication slot) delivers this shape; sinks know no other.

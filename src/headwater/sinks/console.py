@@ -10,6 +10,7 @@ import json
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TextIO
 
 import pyarrow as pa
@@ -44,8 +45,7 @@ class ConsoleSink:
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
         began = time.monotonic()
         if rows.splits is not None:
-            batches = (batch for split in rows.splits for batch in split.read())
-            first, count = _first_of(batches, self._settings.limit, attempt.progress)
+            first, count = _first_of(chain.from_iterable(rows.read_splits()), self._settings.limit, attempt.progress)
         else:
             first, count = _first_of_dataframe(rows, self._settings.limit, attempt)
         title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows {attempt.window}"

@@ -31,8 +31,9 @@ import pyarrow as pa
 
 from headwater.model import errors
 from headwater.model.errors import HeadwaterError, RunError
-from headwater.model.rows import Rows, Split
+from headwater.model.rows import Rows
 from headwater.model.secret import masked
+from headwater.model.spark.dataframe import ReadSplit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -318,13 +319,13 @@ def run_over_rows(
 
     After a failure another process may repeat a part. `spark` is called only if a session is needed.
     """
-    splits = rows.splits
-    if splits is not None and is_small(rows):
-        return run_here(partial(_on_split, work, counter.part), list(enumerate(splits)), activity)
+    numbers = range(len(rows.splits or ()))
+    if is_small(rows):
+        return run_here(partial(_on_split, work, counter.part, rows.read_split), numbers, activity)
     session = spark()
     with receive_counts(session, counter) as report:
-        if splits is not None:
-            return run_tasks(session, partial(_on_split, work, report), list(enumerate(splits)), activity)
+        if rows.splits is not None:
+            return run_tasks(session, partial(_on_split, work, report, rows.read_split), numbers, activity)
         return run_over_frame(rows.dataframe(session), partial(_on_part, work, report), activity)
 
 
@@ -336,9 +337,8 @@ def is_small(rows: Rows) -> bool:
     return all(count is not None for count in counts) and sum(count or 0 for count in counts) <= SMALL_WINDOW
 
 
-def _on_split(work: Work, report: Report, numbered: tuple[int, Split]) -> Iterable[bytes]:
-    number, split = numbered
-    return _on_part(work, report, number, split.read())
+def _on_split(work: Work, report: Report, read_split: ReadSplit, number: int) -> Iterable[bytes]:
+    return _on_part(work, report, number, read_split(number))
 
 
 def _on_part(work: Work, report: Report, number: int, batches: Iterable[pa.RecordBatch]) -> Iterable[bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.rejects.collector import RejectAccumulator, RejectCollector, numbered_copies
-from headwater.model.rows import COPY, MemorySplit, Objects, Reject, Rows
+from headwater.model.errors import ValueNotKept
+from headwater.model.rows import COPY, MemorySplit, Reject, Rows
 
 
 def cut(rows: list[str], splits: list[int]) -> dict[tuple[int, str], Reject]:
@@ -44,12 +47,17 @@ def test_a_reject_that_is_replayed_keeps_its_window_and_count():
     assert numbered_copies({(0, reject.id): reject}, "replay") == [reject]
 
 
-def test_rows_that_are_watched_keep_saying_which_objects_they_replace():
-    table = pa.table({"object_url": ["a"]})
+def test_rows_that_are_read_here_reject_by_their_split_without_a_session():
+    table = pa.table({"id": [1, 2]})
+    rejects = [Reject("t", {"row": "alike", COPY: 1}, "bad", b"x")] * 2
     rows = Rows(
-        "t", table.schema, splits=(MemorySplit.of(table),), objects=Objects("object_url", ("a", "b"), "s3://x/")
+        "t", table.schema, splits=tuple(MemorySplit(tuple(table.to_batches()), (reject,)) for reject in rejects)
     )
-    accumulator = RejectAccumulator(lambda: pytest.fail("too early"))
-    watched = RejectCollector(10, "w", accumulator).collecting(rows)
-    assert watched.splits != rows.splits
-    assert watched.objects == Objects("object_url", ("a", "b"), "s3://x/")
+    with pytest.raises(ValueNotKept, match="bad"):
+        list(chain.from_iterable(rows.read_splits()))
+    collector = RejectCollector(10, "w", RejectAccumulator(lambda: pytest.fail("too early")))
+    watched = replace(rows, rejects=collector)
+    for _ in range(2):  # two sinks
+        assert sum(batch.num_rows for batch in chain.from_iterable(watched.read_splits())) == 4
+    assert [reject.place[COPY] for reject in collector.rejects()] == [1, 2]
+    assert repr(watched) == repr(rows)

@@ -80,7 +80,7 @@ class _Replay:
             rejects_at_least=len(stored),  # they were accepted once, in many windows
         )
         with _rows(pipeline, sink_id, [one.reject for one in stored], attempt.window.end) as streams:
-            collected = [rejects.collecting(stream) for stream in streams]
+            collected = [replace(stream, rejects=rejects) for stream in streams]
             failed = _failing(rejects, collected)
             fixed = [one for one in stored if one.reject.id not in failed]
             attempt = replace(attempt, window=_window(self._journal, fixed))
@@ -128,8 +128,8 @@ def _groups(stored: Sequence[StoredReject]) -> list[list[StoredReject]]:
 def _failing(rejects: AttemptRejects, collected: Sequence[Rows]) -> frozenset[str]:
     """The ids of those that still cannot be stored; they are back in their table before anything lands (G8)."""
     for rows in collected:
-        for split in rows.splits or ():
-            for _ in split.read():
+        for batches in rows.read_splits():
+            for _ in batches:
                 pass
     rejects.land()
     return frozenset(reject.id for reject in rejects.rejects())

@@ -9,16 +9,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from headwater.model.errors import TooManyRejects
-from headwater.model.rows import COPY, CollectsRejects, OnReject, Reject, Rows, Split
+from headwater.model.rows import COPY, Reject
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.accumulators import Accumulator, AccumulatorParam
     from pyspark.sql import SparkSession
 
@@ -57,13 +55,6 @@ class RejectCollector:
         for reject in rejects:
             if counts[reject.stream] > self._limit:
                 raise too_many(self._limit, reject)
-
-    def collecting(self, rows: Rows) -> Rows:
-        """The same rows; their splits reject into this collector."""
-        if rows.splits is None:
-            return rows
-        splits = tuple(_CollectingSplit(split, number, self) for number, split in enumerate(rows.splits))
-        return replace(rows, splits=splits)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _TaskRejects, (self._id, self._limit, self._accumulator.of_session())
@@ -122,22 +113,6 @@ class _Lists:
     def addInPlace(self, value1: list[_Entry], value2: list[_Entry]) -> list[_Entry]:  # noqa: N802 - Spark's name
         value1.extend(value2)
         return value1
-
-
-@dataclass(frozen=True)
-class _CollectingSplit:
-    """A split whose rejects go to a collector."""
-
-    split: Split
-    number: int  # among the window's splits
-    collector: CollectsRejects
-
-    @property
-    def rows(self) -> int | None:
-        return self.split.rows
-
-    def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
-        return self.split.read(on_reject or partial(self.collector.add, self.number))
 
 
 def numbered_copies(collected: Mapping[tuple[int, str], Reject], window: str) -> list[Reject]:

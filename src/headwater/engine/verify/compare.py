@@ -201,7 +201,7 @@ class TableComparison:
 
     def _seen(self, rows: Rows) -> Rows:
         """As the sink would be given them."""
-        return self._pipeline.transformed(self._collector.collecting(rows))
+        return self._pipeline.transformed(replace(rows, rejects=self._collector))
 
     def _table_rows(self, within: Sequence[Range] | None = None) -> Rows:
         return self._table.rows(self._rows, self._schema, within, self._ordered)

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +75,7 @@ class _Repair:
         table, pipeline = keys.table, self._pipeline
         sink = self._sinks[table.sink]
         attempt, rejects = begin_attempt(pipeline, self._journal, self._window(keys, "rows"))
-        rows = pipeline.transformed(rejects.collecting(again.rows))
+        rows = pipeline.transformed(replace(again.rows, rejects=rejects))
         there = self._keys_of(rows, table)
         landing = None
         if len(there):

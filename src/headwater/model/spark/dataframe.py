@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.model.spark.schema import spark_schema
@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
 
-    from headwater.model.rows import Split
-
 _FORMAT = "headwater"
 _registering = threading.Lock()
 
 
-def splits_dataframe(spark: SparkSession, schema: pa.Schema, splits: Sequence[Split]) -> DataFrame:
+ReadSplit = Callable[[int], Iterator["pa.RecordBatch"]]  # of the split with that number
+
+
+def splits_dataframe(spark: SparkSession, schema: pa.Schema, splits: int, read_split: ReadSplit) -> DataFrame:
     """Lazily, one partition per split."""
-    reader = _data_source(schema, splits)
+    reader = _data_source(schema, splits, read_split)
     _replace_quietly(spark)
     # A format is looked up by its name when it is loaded; two pipelines share the session's one registry.
     with _registering:
@@ -29,7 +30,7 @@ def splits_dataframe(spark: SparkSession, schema: pa.Schema, splits: Sequence[Sp
         return spark.read.format(_FORMAT).load()
 
 
-def _data_source(schema: pa.Schema, splits: Sequence[Split]) -> type[DataSource]:
+def _data_source(schema: pa.Schema, splits: int, read_split: ReadSplit) -> type[DataSource]:
     """A data source that holds the splits itself: as options they would show their secrets in query plans (G11)."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.types import StructType
@@ -49,10 +50,10 @@ def _data_source(schema: pa.Schema, splits: Sequence[Split]) -> type[DataSource]
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
-            return [InputPartition(number) for number in range(len(splits))] or [InputPartition(-1)]
+            return [InputPartition(number) for number in range(splits)] or [InputPartition(-1)]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return splits[partition.value].read() if partition.value >= 0 else iter(())
+            return read_split(partition.value) if partition.value >= 0 else iter(())
 
     return Splits
 

@@ -280,9 +280,9 @@ class MessageFilesSink:
         staging = FileStaging(folder, rows.stream, cuts, suffix)
         lines, counter = MessageLines(self._settings.fields, rows.schema.names), RowCounter(attempt.progress)
         rejects = SinkRejects.of(self._id, rows, attempt)
-        for number, split in enumerate(rows.splits or ()):
+        for number, batches in enumerate(rows.read_splits()):
             split_rejects = rejects.part(number)
-            for batch in count_rows(split.read(), number, counter.part):
+            for batch in count_rows(batches, number, counter.part):
                 with storage_errors(folder):
                     split_rejects.write(batch, lambda rows: staging.add(rows, lines.of(rows)))
         with storage_errors(folder):

@@ -160,7 +160,7 @@ def write_parts(writer: PartWriter, rows: Rows, attempt: Attempt) -> Sequence[Pa
     """Every row of the stream's window, in one file or more."""
     counter = RowCounter(attempt.progress)
     if is_small(rows):
-        splits = (count_rows(split.read(), number, counter.part) for number, split in enumerate(rows.splits or ()))
+        splits = (count_rows(batches, number, counter.part) for number, batches in enumerate(rows.read_splits()))
         return [writer.write(0, rows.schema, chain.from_iterable(splits))]
     task = f"{rows.stream}: writing to {writer.destination}"
     results = run_over_rows(rows, partial(_write_part, writer), attempt.spark, task, counter)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -279,7 +280,7 @@ class SendResult:
 
 def all_chunks(maker: MessageMaker, rows: Rows) -> list[Chunk]:
     """Every message of a small window, made before the first is sent: a row that fails leaves no repeats."""
-    return list(maker.chunks((batch for split in rows.splits or () for batch in split.read()), None))
+    return list(maker.chunks(chain.from_iterable(rows.read_splits()), None))
 
 
 def send_by_tasks(
