@@ -28,33 +28,33 @@ _NO_DATABASE = "write --database NAME, or POSTGRESQL_DATABASE in the environment
 class Address:
     """One database of a server; prints without its password (G11)."""
 
-    shown: str
+    text: str
     database: str
     conninfo: Secret
 
     def __str__(self) -> str:
-        return self.shown
+        return self.text
 
 
 def addresses(login: Login, environment: Mapping[str, str] = os.environ, folder: Path = Path()) -> Sequence[Address]:
-    """The databases that are meant, at least one. Raises InputError."""
+    """The databases of the login, at least one. Raises InputError."""
     variables = {**_dotenv(login, folder), **environment}
-    server = _by_url(login, variables) if login.url is not None else _by_parts(login, variables)
+    server = _url_parameters(login, variables) if login.url is not None else _flag_parameters(login, variables)
     if login.password_env is not None:
         server["password"] = _variable(variables, login.password_env, "--password-env")
-    named = login.databases or _databases(server.get("dbname") or variables.get(f"{_PREFIX}DATABASE", ""))
-    if not named:
+    names = login.databases or _databases(server.get("dbname") or variables.get(f"{_PREFIX}DATABASE", ""))
+    if not names:
         raise InputError("no database is given", hint=_NO_DATABASE)
-    return [_address({**server, "dbname": name}) for name in named]
+    return [_address({**server, "dbname": name}) for name in names]
 
 
 def only_address(login: Login, environment: Mapping[str, str] = os.environ, folder: Path = Path()) -> Address:
-    """The one database that is meant."""
+    """The one database of the login. Raises InputError if it names several."""
     databases = addresses(login, environment, folder)
     if len(databases) > 1:
-        named = ", ".join(address.database for address in databases)
+        names = ", ".join(address.database for address in databases)
         raise InputError(
-            f"this command works on one database, and several are given: {named}", hint="write --database NAME"
+            f"this command works on one database, and several are given: {names}", hint="write --database NAME"
         )
     return databases[0]
 
@@ -62,13 +62,13 @@ def only_address(login: Login, environment: Mapping[str, str] = os.environ, fold
 def variable(
     login: Login, name: str, flag: str, environment: Mapping[str, str] = os.environ, folder: Path = Path()
 ) -> str:
-    """A variable of the environment or of the `.env` file; `flag` says who asks for it."""
+    """A variable of the environment or of the `.env` file; the error names `flag`."""
     return _variable({**_dotenv(login, folder), **environment}, name, flag)
 
 
 @contextmanager
 def connected(address: Address) -> Iterator[Connection]:
-    """A connection, closed after the block; what psycopg raises within becomes ours."""
+    """A connection, closed after the block; psycopg's errors in it become ours."""
     with translated(str(address), "command"), connect(address.conninfo) as connection:
         yield connection
 
@@ -77,11 +77,11 @@ def _dotenv(login: Login, folder: Path) -> Mapping[str, str]:
     if login.env_file is not None:
         return read_dotenv(folder / login.env_file)
     file = folder / _DOTENV
-    # An address that stands on the command line is whole; a file that lies about must not change it.
+    # --url is complete: a .env file that happens to be there must not change it.
     return read_dotenv(file) if login.url is None and file.is_file() else {}
 
 
-def _by_url(login: Login, variables: Mapping[str, str]) -> dict[str, str]:
+def _url_parameters(login: Login, variables: Mapping[str, str]) -> dict[str, str]:
     if login.host or login.port or login.user:
         raise InputError("--url excludes --host, --port and --user")
     url = _VARIABLE.sub(lambda match: _variable(variables, match[1], "--url"), login.url or "")
@@ -89,7 +89,7 @@ def _by_url(login: Login, variables: Mapping[str, str]) -> dict[str, str]:
     try:
         parsed = conninfo_to_dict(url)
     except psycopg.Error:
-        # Without libpq's words: they quote what they could not read, and that may be the password (G11).
+        # Without libpq's message: it quotes what it could not parse, which may be the password (G11).
         raise InputError(
             "--url is not the address of a PostgreSQL database", hint="write postgresql://user@host:5432/database"
         ) from None
@@ -97,7 +97,7 @@ def _by_url(login: Login, variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_unquoted_signs(url: str) -> None:
-    """A password with a plain @ or / in it: its end would pass for the name of a host, and be shown (G11)."""
+    """Refuse a password with a plain @ or /: libpq would take its end for a host, and errors would show it (G11)."""
     _, scheme, rest = url.partition("://")
     if not scheme:
         return
@@ -109,15 +109,15 @@ def _refuse_unquoted_signs(url: str) -> None:
         )
 
 
-def _by_parts(login: Login, variables: Mapping[str, str]) -> dict[str, str]:
-    given = {"host": login.host, "port": None if login.port is None else str(login.port), "user": login.user}
-    found = {name: value or variables.get(f"{_PREFIX}{name.upper()}") for name, value in given.items()}
-    if not found["host"]:
+def _flag_parameters(login: Login, variables: Mapping[str, str]) -> dict[str, str]:
+    flags = {"host": login.host, "port": None if login.port is None else str(login.port), "user": login.user}
+    parameters = {name: value or variables.get(f"{_PREFIX}{name.upper()}") for name, value in flags.items()}
+    if not parameters["host"]:
         raise InputError("no PostgreSQL server is given", hint=_NO_SERVER)
-    if found["port"] and not found["port"].isdecimal():
+    if parameters["port"] and not parameters["port"].isdecimal():
         raise InputError(f"{_PREFIX}PORT is not a number", hint="use for example 5432")
-    found["password"] = variables.get(f"{_PREFIX}PASSWORD")
-    return {name: value for name, value in found.items() if value}
+    parameters["password"] = variables.get(f"{_PREFIX}PASSWORD")
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _databases(text: str) -> tuple[str, ...]:
@@ -131,11 +131,11 @@ def _variable(variables: Mapping[str, str], name: str, flag: str) -> str:
 
 
 def _address(parameters: Mapping[str, str]) -> Address:
-    whole = {"connect_timeout": str(_CONNECT_SECONDS), **parameters}
-    user = f"{whole['user']}@" if "user" in whole else ""
-    port = f":{whole['port']}" if "port" in whole else ""
-    shown = f"postgresql://{user}{whole.get('host', '')}{port}/{whole['dbname']}"
-    return Address(shown, whole["dbname"], Secret(make_conninfo("", **whole)))
+    user = f"{parameters['user']}@" if "user" in parameters else ""
+    port = f":{parameters['port']}" if "port" in parameters else ""
+    text = f"postgresql://{user}{parameters.get('host', '')}{port}/{parameters['dbname']}"
+    conninfo = make_conninfo("", **{"connect_timeout": str(_CONNECT_SECONDS), **parameters})
+    return Address(text, parameters["dbname"], Secret(conninfo))
 
 
 _LINE = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>.*)")
@@ -149,8 +149,8 @@ def read_dotenv(file: Path) -> Mapping[str, str]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InputError(f"cannot read {file}: {why}", hint="write --env FILE with the right path") from None
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InputError(f"cannot read {file}: {reason}", hint="write --env FILE with the right path") from None
     variables = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -165,18 +165,18 @@ def read_dotenv(file: Path) -> Mapping[str, str]:
 
 def _value(text: str) -> str | None:
     if text.startswith("'"):
-        quoted = _SINGLE_QUOTED.fullmatch(text)
-        return quoted["value"] if quoted else None
+        match = _SINGLE_QUOTED.fullmatch(text)
+        return match["value"] if match else None
     if text.startswith('"'):
-        quoted = _DOUBLE_QUOTED.fullmatch(text)
-        return re.sub(r"\\(.)", lambda m: _ESCAPED.get(m[1], m[1]), quoted["value"]) if quoted else None
-    # Passwords may hold the sign: only after a space it begins a comment.
+        match = _DOUBLE_QUOTED.fullmatch(text)
+        return re.sub(r"\\(.)", lambda escape: _ESCAPED.get(escape[1], escape[1]), match["value"]) if match else None
+    # Passwords may contain #: only after a space it begins a comment.
     return re.split(r"\s+#", text, maxsplit=1)[0].strip()
 
 
 @dataclass(frozen=True)
 class Login:
-    """What the flags leave open, variables named POSTGRESQL_… say (see `address`)."""
+    """The flags of a command. Variables named POSTGRESQL_… fill in what they leave out."""
 
     url: str | None = None
     host: str | None = None

@@ -113,7 +113,7 @@ class Publication:
         return frozenset(oid for oid, entry in self.entries.items() if entry.columns)
 
     def covers(self, table: Table) -> bool:
-        """Whether every change of the table is sent, under whichever name."""
+        """True if it sends every change of the table, as the table or as its partitions."""
         if table.oid in self.tables:
             return True
         return bool(table.partitions) and all(leaf.oid in self.tables for leaf in table.partitions)
@@ -135,7 +135,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that was read, in one view of the catalog."""
+    """One consistent view of the catalog."""
 
     server: Server
     role: Role
@@ -179,16 +179,16 @@ SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relpersistence::t
     (SELECT x.relname::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
         WHERE i.indrelid = c.oid AND i.indisreplident),
     ARRAY(SELECT a.attname::text FROM pg_index i
-        CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+        CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, ordinal)
         JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-        WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place),
+        WHERE i.indrelid = c.oid AND i.indisprimary AND k.ordinal <= i.indnkeyatts ORDER BY k.ordinal),
     coalesce((SELECT NOT i.indimmediate FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), false),
     ARRAY(SELECT x.relname::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
         WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND NOT i.indisprimary
         AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT EXISTS (
-            SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)
+            SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, ordinal)
             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-            WHERE k.place <= i.indnkeyatts AND NOT a.attnotnull) ORDER BY x.relname),
+            WHERE k.ordinal <= i.indnkeyatts AND NOT a.attnotnull) ORDER BY x.relname),
     ARRAY(SELECT a.attname::text FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> '' ORDER BY a.attnum),
     c.relrowsecurity, coalesce(has_table_privilege(%(role)s::bigint::oid, c.oid, 'SELECT'), false),
@@ -225,7 +225,7 @@ def read_facts(
     publication: str | None = None,
     role: str | None = None,
 ) -> Facts:
-    """The facts about the tables (names and patterns). Without tables: about those of the publication, if one is named."""
+    """The facts about the tables (names and patterns); without tables, about those of the publication, if any."""
     with one_view(connection):
         publications = read_publications(connection)
         if tables:
@@ -233,20 +233,19 @@ def read_facts(
         else:
             oids = sorted(publications[publication].tables) if publication and publication in publications else []
         role_facts, role_oid = read_role(connection, role)
-        return Facts(
-            read_server(connection), role_facts, _tables(connection, oids, role_oid), publications, _slots(connection)
-        )
+        slots = {row[0]: Slot(*row) for row in connection.execute(_SLOTS).fetchall()}
+        return Facts(read_server(connection), role_facts, _tables(connection, oids, role_oid), publications, slots)
 
 
 def read_named_tables(connection: Connection, tables: Sequence[str]) -> Sequence[Table]:
-    """Only the tables, as the role that asks sees them."""
+    """Only the tables, as the current role sees them."""
     with one_view(connection):
         _, role_oid = read_role(connection)
         return _tables(connection, choose_tables(read_relations(connection), tables, ()), role_oid)
 
 
 def read_tables_by_oid(connection: Connection, oids: Sequence[int]) -> Sequence[Table]:
-    """The same for tables that are known by their oids."""
+    """The same by oid."""
     with one_view(connection):
         _, role_oid = read_role(connection)
         return _tables(connection, oids, role_oid)
@@ -254,7 +253,7 @@ def read_tables_by_oid(connection: Connection, oids: Sequence[int]) -> Sequence[
 
 @contextmanager
 def one_view(connection: Connection) -> Iterator[None]:
-    """All that is read in the block agrees. Writes nothing."""
+    """One read-only snapshot for the reads of the block."""
     version = connection.info.server_version
     if version < _OLDEST_VERSION:
         raise InputError(f"the server is PostgreSQL {version // 10000}; 13 or newer is required")
@@ -286,11 +285,11 @@ def read_server(connection: Connection) -> Server:
 
 
 def read_role(connection: Connection, name: str | None = None) -> tuple[Role, int | None]:
-    found = connection.execute(_ROLE, [name]).fetchall()
-    if not found:
+    rows = connection.execute(_ROLE, [name]).fetchall()
+    if not rows:
         return Role(name or "", exists=False, login=False), None
-    oid, known, login, superuser, replication, rds = found[0]
-    return Role(known, login=login, superuser=superuser, replication=replication, rds_replication=rds), oid
+    oid, role_name, login, superuser, replication, rds = rows[0]
+    return Role(role_name, login=login, superuser=superuser, replication=replication, rds_replication=rds), oid
 
 
 def read_relations(connection: Connection) -> Sequence[ListedRelation]:
@@ -302,14 +301,14 @@ def _tables(connection: Connection, oids: Sequence[int], role: int | None) -> tu
     leaves: dict[int, list[int]] = {}
     for root, leaf in connection.execute(_LEAVES, [list(oids)]).fetchall():
         leaves.setdefault(root, []).append(leaf)
-    asked = [*oids, *(leaf for family in leaves.values() for leaf in family)]
-    rows = connection.execute(_TABLES, {"role": role, "tables": asked}).fetchall()
-    known = {row[0]: _table(*row) for row in rows}
+    all_oids = [*oids, *(leaf for children in leaves.values() for leaf in children)]
+    rows = connection.execute(_TABLES, {"role": role, "tables": all_oids}).fetchall()
+    tables = {row[0]: _table(*row) for row in rows}
     # A table may have been dropped since it was listed.
     return tuple(
-        replace(known[oid], partitions=tuple(known[leaf] for leaf in leaves.get(oid, []) if leaf in known))
+        replace(tables[oid], partitions=tuple(tables[leaf] for leaf in leaves.get(oid, []) if leaf in tables))
         for oid in oids
-        if oid in known
+        if oid in tables
     )
 
 
@@ -356,7 +355,3 @@ def read_publications(connection: Connection, publication: str | None = None) ->
             _PUBLICATIONS, [publication]
         ).fetchall()
     }
-
-
-def _slots(connection: Connection) -> Mapping[str, Slot]:
-    return {row[0]: Slot(*row) for row in connection.execute(_SLOTS).fetchall()}

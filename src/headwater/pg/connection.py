@@ -43,7 +43,7 @@ def connect(address: Secret) -> Connection:
 
 
 def connect_replication(address: Secret) -> Connection:
-    """A connection that also takes replication commands. What the address itself says of keepalives holds."""
+    """A connection that also takes replication commands. Keepalives of the address override ours."""
     parameters = {**_KEEPALIVES, **conninfo.conninfo_to_dict(address.reveal()), "replication": "database"}
     return connect(Secret(conninfo.make_conninfo("", **parameters)))
 
@@ -57,8 +57,8 @@ def supported_session_sql(settings: Mapping[str, str]) -> str:
     """The same, without the settings that an older server does not know."""
     values = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
     return (
-        "SELECT set_config(name, given.value, false) "  # noqa: S608 - constants
-        f"FROM pg_settings JOIN (VALUES {values}) AS given (name, value) USING (name)"
+        "SELECT set_config(name, wanted.value, false) "  # noqa: S608 - constants
+        f"FROM pg_settings JOIN (VALUES {values}) AS wanted (name, value) USING (name)"
     )
 
 
@@ -67,24 +67,24 @@ Operation = Literal["query", "command", "copy", "read slot", "create slot", "mov
 COPY_AGAIN = (
     "copy the tables again, which also removes rows that were deleted meanwhile: headwater rewind NAME --to snapshot"
 )
-_RETRIED = "the next cycle reads the window again; check the server if this repeats"
-_ADDRESS = "check that the server runs, and its address, user and password"
+_RETRY_HINT = "the next cycle reads the window again; check the server if this repeats"
+_ADDRESS_HINT = "check that the server runs, and its address, user and password"
 _ANY = "*"
-_NO_STATE = ""  # the connection failed: there was no server to send one
+_NO_STATE = ""  # the connection failed: no server sent one
 # Connection, operator's intervention, idle in transaction, resources, a standby's conflict.
 _TRANSIENT = ("08", "57", "25P03", "53", "40")
 
 
 class Remedy(NamedTuple):
-    """The error to raise. `message` follows the subject; `{said}` is the server's own message."""
+    """The error to raise. `message` follows the subject; `{reason}` is the server's own message."""
 
     error: type[HeadwaterError]
     hint: str
-    message: str = "{said}"
+    message: str = "{reason}"
 
 
 _UNKNOWN_NAME = Remedy(UnknownName, "correct the name in table, tables, query, cursor, columns or where")
-_UNREACHABLE = Remedy(SourceUnreachable, _ADDRESS)
+_UNREACHABLE = Remedy(SourceUnreachable, _ADDRESS_HINT)
 # By SQLSTATE, or by its class (the first two letters). What an operation does not list is looked up in `query`.
 _REMEDIES: Mapping[Operation, Mapping[str, Remedy]] = {
     "query": {
@@ -92,7 +92,7 @@ _REMEDIES: Mapping[Operation, Mapping[str, Remedy]] = {
         "42703": _UNKNOWN_NAME,
         "3F000": _UNKNOWN_NAME,
         "42501": Remedy(SourceUnreachable, "allow the role to read it: GRANT SELECT ON … TO …"),
-        "42": Remedy(InputError, "correct where or query", "the database refused the SQL: {said}"),
+        "42": Remedy(InputError, "correct where or query", "the database refused the SQL: {reason}"),
         "22": Remedy(RunError, "a value made the SQL fail; correct where or query"),
         _ANY: _UNREACHABLE,
     },
@@ -101,7 +101,7 @@ _REMEDIES: Mapping[Operation, Mapping[str, Remedy]] = {
             SourceUnreachable, "connect as a role with this privilege, for example the owner of the tables"
         ),
         **dict.fromkeys((_NO_STATE, "08", "28", "40", "53", "54", "55", "57", "58"), _UNREACHABLE),
-        _ANY: Remedy(InputError, "", "the server refused: {said}"),
+        _ANY: Remedy(InputError, "", "the server refused: {reason}"),
     },
     "copy": {
         "42501": Remedy(
@@ -109,7 +109,7 @@ _REMEDIES: Mapping[Operation, Mapping[str, Remedy]] = {
             "allow the role to read the whole table and each of its partitions: GRANT SELECT ON … TO …; "
             "ALTER ROLE … BYPASSRLS",
         ),
-        _ANY: Remedy(SourceUnreachable, _RETRIED),
+        _ANY: Remedy(SourceUnreachable, _RETRY_HINT),
     },
     "read slot": {
         "55000": Remedy(
@@ -123,22 +123,22 @@ _REMEDIES: Mapping[Operation, Mapping[str, Remedy]] = {
         **dict.fromkeys(
             ("22", "54", "XX"), Remedy(RunError, "the server could not decode its WAL; see the server's own log")
         ),
-        _ANY: Remedy(SourceUnreachable, _RETRIED),
+        _ANY: Remedy(SourceUnreachable, _RETRY_HINT),
     },
     "create slot": {
         "42710": Remedy(InputError, "write another name in slot:", "slot {slot} already exists"),
         "53400": Remedy(
             SourceUnreachable,
             "drop an unused slot (SELECT slot_name, active FROM pg_replication_slots), or raise max_replication_slots",
-            "all replication slots are in use: {said}",
+            "all replication slots are in use: {reason}",
         ),
         "55000": Remedy(
             InputError,
             "set wal_level = logical and restart the server (of a standby: the primary); see headwater postgres check",
-            "cannot create slot {slot}: {said}",
+            "cannot create slot {slot}: {reason}",
         ),
         "42501": Remedy(
-            InputError, "let the role replicate: ALTER ROLE … REPLICATION", "the role may not create a slot: {said}"
+            InputError, "let the role replicate: ALTER ROLE … REPLICATION", "the role may not create a slot: {reason}"
         ),
         "57014": Remedy(
             SourceUnreachable,
@@ -150,14 +150,14 @@ _REMEDIES: Mapping[Operation, Mapping[str, Remedy]] = {
     },
     "move slot": {
         "42704": Remedy(SourceChanged, COPY_AGAIN, "slot {slot} is gone"),
-        "55000": Remedy(SourceChanged, COPY_AGAIN, "cannot move slot {slot} to {lsn}: {said}"),
+        "55000": Remedy(SourceChanged, COPY_AGAIN, "cannot move slot {slot} to {lsn}: {reason}"),
         "55006": Remedy(SourceUnreachable, "one slot serves one pipeline", "another session is reading slot {slot}"),
     },
     "read timelines": {
         _ANY: Remedy(
             SourceUnreachable,
             "allow the role to open replication connections: ALTER ROLE … REPLICATION, and a line in pg_hba.conf",
-            "cannot read the history of timeline {timeline}: {said}",
+            "cannot read the history of timeline {timeline}: {reason}",
         ),
     },
 }
@@ -174,9 +174,9 @@ def translated(subject: str, operation: Operation = "query", **values: object) -
 
 def translate(error: Exception, subject: str, operation: Operation = "query", **values: object) -> HeadwaterError:
     state = getattr(error, "sqlstate", None) or _NO_STATE
-    tables = (_REMEDIES[operation], _REMEDIES["query"])
-    remedy = next(table[key] for table in tables for key in (state, state[:2], _ANY) if key in table)
-    message = remedy.message.format(said=server_message(error), **values)
+    remedies = (_REMEDIES[operation], _REMEDIES["query"])
+    remedy = next(table[key] for table in remedies for key in (state, state[:2], _ANY) if key in table)
+    message = remedy.message.format(reason=server_message(error), **values)
     return remedy.error(f"{subject}: {message}", hint=remedy.hint)
 
 
@@ -204,30 +204,29 @@ class PostgresSession:
         self.address = masked(url.reveal())
         self._connection: Connection | None = None
         self._snapshot = ""
-        self.connections = 0  # grows with every new connection: what was learnt on an older one may not hold
+        self.connections = 0  # counts them: what was read on an older one may no longer hold
 
     def ping(self) -> None:
-        """Make sure of a working connection: one that a restart of the server cut is replaced."""
-        if self._connection is not None:
-            try:
-                self._connection.execute("SELECT 1")
-            except psycopg.Error:
-                self.close()
-        self._connected()
+        """Check the connection; replace it if a restart of the server cut it."""
+        try:
+            self.connection.execute("SELECT 1")
+        except psycopg.Error:
+            self.close()
+            self.run("SELECT 1")
 
     def fetch(self, sql: str, values: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         with translated(self.address):
             try:
-                return self._connected().execute(sql, values).fetchall()
+                return self.connection.execute(sql, values).fetchall()
             except psycopg.OperationalError:
                 self.close()
                 raise
 
     def run(self, sql: str) -> None:
-        """A statement that gives no rows."""
+        """Run a statement that returns no rows."""
         with translated(self.address):
             try:
-                self._connected().execute(sql)
+                self.connection.execute(sql)
             except psycopg.OperationalError:
                 self.close()
                 raise
@@ -235,31 +234,37 @@ class PostgresSession:
     def describe(self, sql: str) -> list[tuple[str, int, int]]:
         """Name, type number and type modifier of each column of a result."""
         with translated(self.address):
-            result = self._connected().execute(sql).pgresult
+            result = self.connection.execute(sql).pgresult
             if result is None:
                 raise RunError(f"{self.address}: no description of {sql}")
-            found = []
+            columns = []
             for number in range(result.nfields):
                 name = result.fname(number) or b""
-                found.append((name.decode(), result.ftype(number), result.fmod(number)))
-            return found
+                columns.append((name.decode(), result.ftype(number), result.fmod(number)))
+            return columns
 
     @property
     def connection(self) -> Connection:
-        """For those who ask many things at once; errors are theirs to translate."""
-        return self._connected()
+        """The connection, opened if needed. The caller translates the errors of what it runs on it."""
+        if self._connection is None or self._connection.closed:
+            with translated(self.address):
+                connection = connect(self._url)
+                connection.execute(session_sql())
+                self._connection = connection
+                self.connections += 1
+        return self._connection
 
     @property
     def server_version(self) -> int:
         """As PostgreSQL counts: 180001 is 18.1."""
-        return self._connected().info.server_version
+        return self.connection.info.server_version
 
     def begin_view(self) -> None:
         """One snapshot for everything up to `end_view`."""
         self.end_view()
         with translated(self.address):
-            # The settings again: a pooler in between may give this transaction another server session.
-            self._connected().execute(f"{BEGIN}; {session_sql()}")
+            # The settings again: a pooler may run this transaction in another server session.
+            self.connection.execute(f"{BEGIN}; {session_sql()}")
 
     def export(self) -> str:
         """The name under which executors can read in the same snapshot, as long as the view lasts."""
@@ -288,12 +293,3 @@ class PostgresSession:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _connected(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            with translated(self.address):
-                connection = connect(self._url)
-                connection.execute(session_sql())
-                self._connection = connection
-                self.connections += 1
-        return self._connection

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 from headwater.model.errors import InputError, UnknownName
 
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
-_DEEPEST = 2
+_IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+_MAX_IDENTIFIERS = 2
 
 
 def split_name(text: str) -> tuple[str, ...]:
-    """The parts of a table's name. A name is taken exactly as written; quotes allow dots in it."""
-    parts: list[str] = []
+    """The identifiers of a table's name, exactly as written; quotes allow dots in them."""
+    identifiers: list[str] = []
     position = 0
     while position < len(text):
-        found = _PART.match(text, position)
-        if not found:
+        match = _IDENTIFIER.match(text, position)
+        if not match:
             break
-        parts.append(found[1].replace('""', '"') if found[1] else found[2].strip())
-        position = found.end()
+        identifiers.append(match[1].replace('""', '"') if match[1] else match[2].strip())
+        position = match.end()
         if position < len(text) and text[position] == ".":
             position += 1
             if position == len(text):
@@ -31,8 +31,8 @@ def split_name(text: str) -> tuple[str, ...]:
         elif position < len(text):
             break
     else:
-        if 0 < len(parts) <= _DEEPEST:
-            return tuple(parts)
+        if 0 < len(identifiers) <= _MAX_IDENTIFIERS:
+            return tuple(identifiers)
     raise InputError(
         f"{text!r} is not the name of a table", hint='write schema.table, with quotes where needed: "My.Schema".t'
     )
@@ -42,26 +42,28 @@ def is_pattern(text: str) -> bool:
     return any(sign in text for sign in "*?[")
 
 
-def matching(pattern: str, names: Iterable[tuple[str, str]], default_schema: str) -> list[tuple[str, str]]:
-    """The (schema, table) pairs that a pattern names; without a dot it is about the default schema."""
-    schema, _, table = pattern.rpartition(".")
-    schema = schema or default_schema
+def match_names(pattern: str, names: Iterable[tuple[str, str]], default_schema: str) -> list[tuple[str, str]]:
+    """The (schema, table) pairs that a pattern matches; without a dot it is about the default schema."""
+    schemas, _, tables = pattern.rpartition(".")
+    schemas = schemas or default_schema
     return [
-        (found_schema, found_table)
-        for found_schema, found_table in names
-        if fnmatch.fnmatchcase(found_schema, schema) and fnmatch.fnmatchcase(found_table, table)
+        (schema, table)
+        for schema, table in names
+        if fnmatch.fnmatchcase(schema, schemas) and fnmatch.fnmatchcase(table, tables)
     ]
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A hint with the nearest names, or with the first few there are."""
+def did_you_mean(name: str, candidates: Sequence[str]) -> str:
+    """A hint with the nearest names, or with the first few candidates."""
     # A table may be named without its schema.
-    folded = {(candidate if "." in name else candidate.rpartition(".")[2]).lower(): candidate for candidate in known}
+    folded = {
+        (candidate if "." in name else candidate.rpartition(".")[2]).lower(): candidate for candidate in candidates
+    }
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
     if near:
         return f"did you mean {' or '.join(near)}?"
-    shown = ", ".join(sorted(known)[:10])
-    return f"there are: {shown}{', …' if len(known) > 10 else ''}" if known else "there are none"  # noqa: PLR2004
+    shown = ", ".join(sorted(candidates)[:10])
+    return f"there are: {shown}{', …' if len(candidates) > 10 else ''}" if candidates else "there are none"  # noqa: PLR2004
 
 
 _SETTING = re.compile(r'(?P<name>(?:[^"=]|"(?:[^"]|"")*")+)=(?P<value>.*)', re.DOTALL)
@@ -89,28 +91,30 @@ class ListedRelation:
         return f"{self.schema}.{self.name}"
 
 
-def choose_tables(listed: Sequence[ListedRelation], written: Sequence[str], excluded: Sequence[str]) -> list[int]:
+def choose_tables(relations: Sequence[ListedRelation], names: Sequence[str], excluded: Sequence[str]) -> list[int]:
     """The oids of the tables, each once, in the order written. Raises UnknownName with the nearest name."""
-    left_out = {oid for text in excluded for oid in _matches(listed, text)}
-    matches = dict.fromkeys(oid for text in written for oid in _matches(listed, text))
-    return [oid for oid in matches if oid not in left_out]
+    excluded_oids = {oid for text in excluded for oid in _oids(relations, text)}
+    oids = dict.fromkeys(oid for text in names for oid in _oids(relations, text))
+    return [oid for oid in oids if oid not in excluded_oids]
 
 
-def _matches(listed: Sequence[ListedRelation], text: str) -> list[int]:
-    # In quotes every sign is a letter of the name.
+def _oids(relations: Sequence[ListedRelation], text: str) -> list[int]:
+    # In quotes * and ? are letters of the name.
     if is_pattern(text) and '"' not in text:
-        tables = {(relation.schema, relation.name): relation.oid for relation in listed if relation.is_table}
-        names = matching(text, tables, "public")
+        tables = {(relation.schema, relation.name): relation.oid for relation in relations if relation.is_table}
+        names = match_names(text, tables, "public")
         if not names:
             schemas = sorted({f"{schema}.*" for schema, _ in tables})
             raise UnknownName(f"no table matches {text!r}", hint=did_you_mean(text, schemas))
         return [tables[name] for name in names]
-    parts = split_name(text)
-    for relation in listed:
-        if relation.name == parts[-1] and (relation.visible if len(parts) == 1 else relation.schema == parts[0]):
+    identifiers = split_name(text)
+    for relation in relations:
+        if relation.name == identifiers[-1] and (
+            relation.visible if len(identifiers) == 1 else relation.schema == identifiers[0]
+        ):
             return [relation.oid]
-    known = [relation.full_name for relation in listed]
-    raise UnknownName(f"table {text} does not exist", hint=did_you_mean(text, known))
+    full_names = [relation.full_name for relation in relations]
+    raise UnknownName(f"table {text} does not exist", hint=did_you_mean(text, full_names))
 
 
 def split_setting(text: str) -> tuple[str | None, str]:

@@ -10,7 +10,7 @@ from headwater.pg.catalog import Table
 
 
 def name(text: str) -> str:
-    """A quoted name. Signs that would move a terminal's cursor are written by their numbers."""
+    """A quoted name. Characters that would move a terminal's cursor are written by their numbers."""
     if text.isprintable():
         return sql.Identifier(text).as_string()
     letters = (
@@ -33,7 +33,7 @@ def literal(text: str) -> str:
 
 
 def create_publication(publication: str, entries: str, *, via_root: bool, generated: bool = False) -> str:
-    """`entries` are names of tables (`names`), each with the columns and the condition that it may have."""
+    """`entries` are names of tables (`names`), each with its columns and its condition, if any."""
     options = [
         *(["publish_via_partition_root = true"] if via_root else []),
         *(["publish_generated_columns = stored"] if generated else []),
@@ -85,11 +85,11 @@ def create_slot(slot: str) -> str:
     return f"SELECT pg_create_logical_replication_slot({literal(slot)}, 'pgoutput')"
 
 
-# If a published table has none, UPDATE and DELETE fail in the application.
+# Replica identities. UPDATE and DELETE of a published table without one fail in the application.
 
 
 def identity_problem(table: Table) -> str | None:
-    """Why the table has no usable replica identity; None if it has one. Of a partitioned table the leaves matter."""
+    """Why the table has no usable replica identity; None if it has one. For a partitioned table its leaves count."""
     if table.kind == "partitioned table":
         return None
     if table.identity == "nothing":
@@ -105,8 +105,8 @@ def identity_problem(table: Table) -> str | None:
 
 def without_identity(tables: Sequence[Table]) -> list[Table]:
     """The tables, or partitions of them, whose UPDATEs and DELETEs would fail once they are published."""
-    rows = [leaf for table in tables for leaf in (table.partitions or (table,))]
-    return [table for table in rows if identity_problem(table) is not None]
+    leaves = [leaf for table in tables for leaf in (table.partitions or (table,))]
+    return [table for table in leaves if identity_problem(table) is not None]
 
 
 def identity_text(table: Table) -> str:
@@ -119,7 +119,7 @@ def identity_text(table: Table) -> str:
 
 
 def remedies(table: Table) -> Sequence[str]:
-    """Statements that set one; the best first."""
+    """Statements that set a replica identity; the best first."""
     statements = []
     if table.key and not table.key_deferrable:
         statements.append(replica_identity(table, "default"))

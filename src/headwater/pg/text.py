@@ -1,4 +1,4 @@
-"""Values as PostgreSQL writes them in a session of ours: what `value::text` would say.
+"""Values as PostgreSQL writes them in our sessions: the text of `value::text`.
 
 For the few rejects, whose values Python and Arrow often cannot hold.
 """
@@ -16,16 +16,16 @@ from headwater.model.types import Column
 
 _DAY = 86_400_000_000
 _EPOCH_DAYS, _EPOCH = 10_957, 10_957 * _DAY  # 2000, seen from 1970
-_PADDED = ("character", "bpchar")  # of which a text has no padding
+_PADDED = ("character", "bpchar")  # casts to text remove their padding
 _SPECIAL = {0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}
 _GROUP = 4  # decimal digits
 # Powers of ten of floats that are written without an exponent.
 _PLAIN = {"float32": range(-4, 6), "float64": range(-4, 15)}
-_MOST_DIGITS = 17
+_MAX_DIGITS = 17
 
 
-def text_of(array: pa.Array, row: int, column: Column) -> str | None:  # noqa: PLR0911 - one line per kind
-    """One value of a column, which may be one that its kind is too small for."""
+def text_of(array: pa.Array, row: int, column: Column) -> str | None:  # noqa: PLR0911 - one line per type
+    """One value of a column as text, even if its type cannot hold it."""
     value = array[row]
     if not value.is_valid:
         return None
@@ -50,63 +50,63 @@ def text_of(array: pa.Array, row: int, column: Column) -> str | None:  # noqa: P
 
 def date_text(days: int) -> str:
     """A day counted from 1970; PostgreSQL's two infinities are the ends of 32 bits, counted from 2000."""
-    infinite = _infinite(days - _EPOCH_DAYS, 32)
-    if infinite:
-        return infinite
+    infinity = _infinity(days - _EPOCH_DAYS, 32)
+    if infinity:
+        return infinity
     date, era = _calendar(days)
     return date + era
 
 
-def time_text(microseconds: int, kind: str) -> str:
-    """A time counted from 1970, where the latest of PostgreSQL's times have run over the end of 64 bits."""
-    since = _wrapped(microseconds - _EPOCH, 64)
-    infinite = _infinite(since, 64)
-    if infinite:
-        return infinite
-    days, rest = divmod(since + _EPOCH, _DAY)
+def time_text(microseconds: int, type_: str) -> str:
+    """A time counted from 1970; the latest of PostgreSQL's times overflow 64 bits."""
+    since_2000 = _wrapped(microseconds - _EPOCH, 64)
+    infinity = _infinity(since_2000, 64)
+    if infinity:
+        return infinity
+    days, rest = divmod(since_2000 + _EPOCH, _DAY)
     date, era = _calendar(days)
     seconds, fraction = divmod(rest, 1_000_000)
-    shown = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    parts = f".{fraction:06}".rstrip("0") if fraction else ""
-    return f"{date} {shown}{parts}{'+00' if kind == 'timestamptz' else ''}{era}"
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    decimals = f".{fraction:06}".rstrip("0") if fraction else ""
+    return f"{date} {clock}{decimals}{'+00' if type_ == 'timestamptz' else ''}{era}"
 
 
-def float_text(value: float, kind: str) -> str:
-    """The shortest text that no other number has."""
+def float_text(value: float, type_: str) -> str:
+    """The shortest text that identifies the number."""
     if value != value:  # noqa: PLR0124 - NaN
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     sign = "-" if np.signbit(value) else ""
-    digits, power = _shortest(abs(value), kind)
-    if power not in _PLAIN[kind]:
+    digits, power = _shortest(abs(value), type_)
+    if power not in _PLAIN[type_]:
         fraction = f".{digits[1:]}" if digits[1:] else ""
         return f"{sign}{digits[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02}"
     if power < 0:
         return f"{sign}0.{'0' * (-power - 1)}{digits}"
-    before = digits[: power + 1].ljust(power + 1, "0")
-    return f"{sign}{before}.{digits[power + 1 :]}" if digits[power + 1 :] else sign + before
+    integer = digits[: power + 1].ljust(power + 1, "0")
+    return f"{sign}{integer}.{digits[power + 1 :]}" if digits[power + 1 :] else sign + integer
 
 
 def numeric_text(field: bytes) -> str:
-    """A numeric as COPY sends it: groups of four digits after their number, first power, sign and places shown."""
-    count, power, sign, shown = struct.unpack(">hhHH", field[:8])
+    """A numeric as COPY sends it: groups of four digits after their count, first power, sign and scale."""
+    count, power, sign, scale = struct.unpack(">hhHH", field[:8])
     if sign in _SPECIAL:
         return _SPECIAL[sign]
     groups = dict(enumerate(struct.unpack(f">{count}h", field[8 : 8 + 2 * count])))
-    whole = "".join(f"{groups.get(number, 0):04}" for number in range(power + 1)).lstrip("0") or "0"
-    fraction = "".join(f"{groups.get(power + 1 + n, 0):04}" for n in range(-(-shown // _GROUP)))[:shown]
-    return f"{'-' if sign else ''}{whole}{'.' if shown else ''}{fraction}"
+    integer = "".join(f"{groups.get(number, 0):04}" for number in range(power + 1)).lstrip("0") or "0"
+    fraction = "".join(f"{groups.get(power + 1 + n, 0):04}" for n in range(-(-scale // _GROUP)))[:scale]
+    return f"{'-' if sign else ''}{integer}{'.' if scale else ''}{fraction}"
 
 
 def _calendar(days: int) -> tuple[str, str]:
-    """Year, month and day, and the era: the year before 1 is 1 BC. Numpy's calendar has no first and no last year."""
+    """Year, month and day, and the era: the year before 1 is 1 BC. Numpy's calendar is unbounded."""
     year, month, day = str(np.datetime64(days, "D")).rsplit("-", 2)
     number = int(year)
     return (f"{number:04}-{month}-{day}", "") if number > 0 else (f"{1 - number:04}-{month}-{day}", " BC")
 
 
-def _infinite(value: int, bits: int) -> str:
+def _infinity(value: int, bits: int) -> str:
     half = 1 << (bits - 1)
     return {half - 1: "infinity", -half: "-infinity"}.get(_wrapped(value, bits), "")
 
@@ -116,24 +116,28 @@ def _wrapped(value: int, bits: int) -> int:
     return (value + half) % (2 * half) - half
 
 
-def _shortest(value: float, kind: str) -> tuple[str, int]:
-    """The fewest digits that name this number, and the power of ten of the first.
+def _shortest(value: float, type_: str) -> tuple[str, int]:
+    """The fewest digits that identify the number, and the power of ten of the first.
 
-    Python also takes a text that lies exactly between two numbers for one of them; PostgreSQL does not.
+    Python also accepts a text exactly between two numbers for one of them; PostgreSQL does not.
     """
-    number: Any = np.float32(value) if kind == "float32" else np.float64(value)
+    number: Any = np.float32(value) if type_ == "float32" else np.float64(value)
     text = np.format_float_scientific(number, unique=True, trim="-")
     if _between(text, number):
-        tries = (np.format_float_scientific(number, precision=n, unique=False) for n in range(_MOST_DIGITS))
-        text = next(one for one in tries if type(number)(one) == number and not _between(one, number))
+        candidates = (np.format_float_scientific(number, precision=n, unique=False) for n in range(_MAX_DIGITS))
+        text = next(
+            candidate
+            for candidate in candidates
+            if type(number)(candidate) == number and not _between(candidate, number)
+        )
     mantissa, _, power = text.partition("e")
     return mantissa.replace(".", "").rstrip("0") or "0", int(power)
 
 
 def _between(text: str, number: Any) -> bool:
-    exact, kind = Fraction(text), type(number)
+    exact, type_ = Fraction(text), type(number)
     with np.errstate(over="ignore"):  # behind the largest number comes infinity
-        neighbours = (np.nextafter(number, kind(np.inf)), np.nextafter(number, kind(-np.inf)))
+        neighbours = (np.nextafter(number, type_(np.inf)), np.nextafter(number, type_(-np.inf)))
     return any(
         np.isfinite(next_) and exact == (Fraction(float(number)) + Fraction(float(next_))) / 2 for next_ in neighbours
     )

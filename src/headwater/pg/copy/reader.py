@@ -1,4 +1,4 @@
-"""The one reader of COPY: rows of a query in PostgreSQL's binary format, over any connection, a chunk at a time; plain, OpenSSL or libpq."""
+"""The one reader of COPY: rows of a query in PostgreSQL's binary format, a chunk at a time, over a socket, OpenSSL or libpq."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from headwater.pg.copy.stream import (
     PATIENCE_SECONDS,
     Chunk,
     CopyRefused,
-    after_header,
     copy_chunks,
-    other_row,
+    header_size,
     socket_chunks,
-    woken_rarely,
+    unexpected_row,
+    wake_rarely,
 )
 
-# libpq makes the connection and checks the server's certificate; then it lends its session (`PQsslStruct`). This module
-# calls the very OpenSSL that libpq is linked with, found through psycopg's compiled part, which is linked with both.
+# libpq opens the connection and checks the server's certificate; then it lends its session (`PQsslStruct`). This module
+# calls the same OpenSSL as libpq, through psycopg's compiled module, which is linked with both.
 
-_WANT_READ, _WANT_WRITE = 2, 3  # what OpenSSL says of a call that moved nothing
+_WANT_READ, _WANT_WRITE = 2, 3  # SSL_get_error, of a call that moved no bytes
 _FUNCTIONS = {
     "PQsslStruct": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]),
     "SSL_read": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
@@ -46,19 +46,19 @@ _FUNCTIONS = {
 
 
 def has_session(connection: Connection) -> bool:
-    """Whether libpq lends an OpenSSL session of this connection: not for Kerberos, nor with psycopg in pure Python."""
+    """True if libpq lends an OpenSSL session: not for Kerberos, nor with psycopg in pure Python."""
     library = _library()
     return library is not None and _session(library, connection.pgconn) is not None
 
 
 def tls_chunks(connection: Connection, query: bytes, fields: int, chunk_bytes: int) -> Iterator[Chunk]:
-    """The rows of a COPY. A chunk's bytes are overwritten when the next one is asked for."""
-    with woken_rarely(connection.pgconn.socket):
+    """The rows of a COPY. The next chunk overwrites its bytes."""
+    with wake_rarely(connection.pgconn.socket):
         yield from copy_chunks(_Session(connection.pgconn), query, fields, chunk_bytes)
 
 
 class _Session:
-    """The session as a wire. Its socket does not block; who has nothing to read or no room to write sleeps here."""
+    """The session as a wire. Its socket does not block; the methods wait for it."""
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         library = _library()
@@ -66,7 +66,7 @@ class _Session:
         if library is None or session is None:
             raise OSError(errno.ENOTCONN, "libpq lends no OpenSSL session")
         self._library, self._session = library, session
-        self._pgconn = pgconn  # which the session belongs to
+        self._pgconn = pgconn  # it owns the session
         self._read, self._clear = library.SSL_read, library.ERR_clear_error
 
     def sendall(self, data: bytes) -> None:
@@ -79,28 +79,28 @@ class _Session:
                 raise OSError(errno.EPIPE, "the server closed the connection")
 
     def recv_into(self, view: memoryview) -> int:
-        """As many records as have arrived and find room. Raises BlockingIOError when none comes for a moment."""
-        session, room, got = self._open_session(), len(view), 0
+        """As many records as have arrived and fit. Raises BlockingIOError if none arrives for a few milliseconds."""
+        session, room, size = self._open_session(), len(view), 0
         begin = ctypes.addressof(ctypes.c_char.from_buffer(view))
-        while got < room:
+        while size < room:
             self._clear()
-            read = self._read(session, begin + got, room - got)
-            if read <= 0:
-                if got:
-                    return got
-                if not self._wait(read, PATIENCE_SECONDS):
+            count = self._read(session, begin + size, room - size)
+            if count <= 0:
+                if size:
+                    return size
+                if not self._wait(count, PATIENCE_SECONDS):
                     return 0
                 raise BlockingIOError
-            got += read
-        return got
+            size += count
+        return size
 
     def _open_session(self) -> int:
-        if self._pgconn.status != pq.ConnStatus.OK:  # its session is gone with it
+        if self._pgconn.status != pq.ConnStatus.OK:  # libpq freed the session
             raise OSError(errno.ENOTCONN, "the connection is closed")
         return self._session
 
     def _wait(self, outcome: int, seconds: float | None) -> bool:
-        """Until the session can go on, or the time is over. False: the other side has ended it."""
+        """Wait until the session can continue, or for so long. False: the server ended it."""
         reason = self._library.SSL_get_error(self._session, outcome)
         if reason not in (_WANT_READ, _WANT_WRITE):
             return False
@@ -112,7 +112,7 @@ class _Session:
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """OpenSSL as libpq has it; None: psycopg has no compiled part, or that one no OpenSSL."""
+    """OpenSSL of libpq; None: psycopg is pure Python, or without OpenSSL."""
     try:
         library = ctypes.CDLL(sys.modules[pq.PGconn.__module__].__file__)
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -129,83 +129,83 @@ def _session(library: ctypes.CDLL, pgconn: pq.abc.PGconn) -> int | None:
     return session
 
 
-# Each row costs a call. All rows of a chunk go into one buffer at once, so that no row is an object for longer than that
-# call, and Python's collector has nothing to look at.
+# The libpq path. Each row costs a call. It goes into the chunk's buffer at once, so that no row stays an object and
+# Python's garbage collector has nothing to trace.
 
-_LATER, _NO_WAIT = 0, 1  # libpq's answer when no whole row is there, and its flag not to wait for one
-_FRUITLESS = 8  # reads without a row before we sleep: a row of up to 64 KB takes as many records of 8 KB
-_ANSWER_MILLISECONDS = 100  # between two looks for the server's answer; its arrival ends the sleep
+_NO_ROW, _NO_WAIT = 0, 1  # libpq's answer when no whole row has arrived, and its flag not to wait
+_MAX_EMPTY_READS = 8  # before a pause: a row of up to 64 KB takes as many records of 8 KB
+_ANSWER_MILLISECONDS = 100  # between two checks for the server's answer; its arrival ends the pause
 
 
 def libpq_chunks(connection: Connection, query: bytes, fields: int, chunk_bytes: int) -> Iterator[Chunk]:
-    """The rows of a COPY. A chunk is good for as long as it is held."""
+    """The rows of a COPY. A chunk owns its bytes."""
     yield from _Copy(connection.pgconn, fields, chunk_bytes).chunks(query)
 
 
 class _Copy:
     def __init__(self, pgconn: pq.abc.PGconn, fields: int, chunk_bytes: int) -> None:
         self._pgconn, self._fields, self._chunk_bytes = pgconn, fields.to_bytes(FIELDS, "big"), chunk_bytes
-        self._refused: CopyRefused | None = None
+        self._error: CopyRefused | None = None
         self._readable = select.poll()
         self._readable.register(pgconn.socket, select.POLLIN)
 
     def chunks(self, query: bytes) -> Iterator[Chunk]:
         self._send(query)
         if self._result() == pq.ExecStatus.COPY_OUT:
-            with woken_rarely(self._pgconn.socket):
+            with wake_rarely(self._pgconn.socket):
                 yield from self._rows()
         while self._result() is not None:
             pass
-        if self._refused:
-            raise self._refused
+        if self._error:
+            raise self._error
 
     def _rows(self) -> Iterator[Chunk]:
         data, sizes, more = self._chunk()
         if sizes:
-            begin = after_header(bytes(data[: sizes[0]]))
+            begin = header_size(bytes(data[: sizes[0]]))
             del data[:begin]
             sizes[:1] = [sizes[0] - begin] if sizes[0] > begin else []
         while True:
             if sizes and sizes[-1] == len(END) and data.endswith(END):
                 sizes.pop()
             if sizes:
-                yield self._made(data, np.array(sizes, np.int64))
+                yield self._make_chunk(data, np.array(sizes, np.int64))
             if not more:
                 return
             data, sizes, more = self._chunk()
 
     def _chunk(self) -> tuple[bytearray, list[int], bool]:
-        """Rows until they are enough bytes, the size of each, and whether more may come."""
+        """Rows of about a chunk's bytes, the size of each, and whether more may follow."""
         data = bytearray()
         sizes: list[int] = []
-        fruitless = 0
+        empty_reads = 0
         get, add, enough = self._pgconn.get_copy_data, sizes.append, self._chunk_bytes
         while True:
             size, row = get(_NO_WAIT)
             if size > 0:
-                fruitless = 0
+                empty_reads = 0
             while size > 0:  # every row passes here
                 data += row
                 add(size)
                 if len(data) >= enough:
                     return data, sizes, True
                 size, row = get(_NO_WAIT)
-            if size != _LATER:
+            if size != _NO_ROW:
                 return data, sizes, False
-            if fruitless == _FRUITLESS:
+            if empty_reads == _MAX_EMPTY_READS:
                 self._readable.poll(PATIENCE_SECONDS * 1000)
-                fruitless = 0
+                empty_reads = 0
             self._pgconn.consume_input()
-            fruitless += 1
+            empty_reads += 1
 
-    def _made(self, data: bytearray, sizes: Numbers) -> Chunk:
+    def _make_chunk(self, data: bytearray, sizes: Numbers) -> Chunk:
         ends = np.cumsum(sizes)
         begins = ends - sizes
         data += bytes(PADDING)
-        found = windows(np.frombuffer(data, np.uint8), begins, [("fields", "<u2")])["fields"]
-        other = np.flatnonzero(found != int.from_bytes(self._fields, "little"))
-        if len(other):
-            raise other_row(found[other[0]].tobytes(), self._fields)
+        counts = windows(np.frombuffer(data, np.uint8), begins, [("fields", "<u2")])["fields"]
+        unexpected = np.flatnonzero(counts != int.from_bytes(self._fields, "little"))
+        if len(unexpected):
+            raise unexpected_row(counts[unexpected[0]].tobytes(), self._fields)
         return Chunk(data, begins + FIELDS, ends)
 
     def _send(self, query: bytes) -> None:
@@ -225,14 +225,14 @@ class _Copy:
         if result is None:
             return None
         if result.status == pq.ExecStatus.FATAL_ERROR:
-            self._refused = _refusal(result)
+            self._error = _refusal(result)
         return result.status
 
 
 def _refusal(result: pq.abc.PGresult) -> CopyRefused:
     fields = (pq.DiagnosticField.SEVERITY, pq.DiagnosticField.MESSAGE_PRIMARY, pq.DiagnosticField.SQLSTATE)
     severity, message, sqlstate = ((result.error_field(field) or b"").decode(errors="replace") for field in fields)
-    if not message:  # libpq's own words, of a connection that broke
+    if not message:  # libpq's own message: the connection broke
         return CopyRefused(result.error_message.decode(errors="replace"))
     return CopyRefused.of(severity, message, sqlstate)
 
@@ -262,9 +262,9 @@ class CopyReader:
         self.receive = receiver(connection)
 
     def chunks(self, query: str, fields: int) -> Iterator[Chunk]:
-        """The rows of a query with so many columns. A chunk may be overwritten when the next one is asked for.
+        """The rows of a query with so many columns. The next chunk may overwrite it.
 
-        The connection is idle again when all have been taken, and good for nothing else but to be closed before.
+        The connection is idle again after the last chunk; before, the caller can only close it.
         Raises CopyRefused, psycopg.Error or OSError.
         """
         statement = f"COPY ({query}) TO STDOUT (FORMAT binary)".encode()
@@ -272,7 +272,7 @@ class CopyReader:
 
 
 class UnusableSnapshot(psycopg.DatabaseError):
-    """The server refuses to read in the exported snapshot, in its own words."""
+    """The server refuses to read in the exported snapshot."""
 
     def __init__(self, reason: psycopg.Error) -> None:
         super().__init__(str(reason))
@@ -280,7 +280,7 @@ class UnusableSnapshot(psycopg.DatabaseError):
 
 
 class SnapshotReader(CopyReader):
-    """A connection of its own, with one transaction in an exported snapshot. After an error it is of no use.
+    """A connection of its own, with one transaction in an exported snapshot. Close it after an error.
 
     `settings` is the statement that fixes the session's settings. Raises UnusableSnapshot, or another psycopg.Error.
     """
@@ -305,13 +305,13 @@ class SnapshotReader(CopyReader):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
 
 def receiver(connection: Connection) -> Receiver:
-    """The quickest way that the connection allows. libpq tells of TLS; of Kerberos the server must."""
+    """The fastest transport of the connection. libpq knows whether it uses TLS, only the server whether Kerberos."""
     if connection.pgconn.ssl_in_use:
         return tls_chunks if has_session(connection) else libpq_chunks
     if connection.info.server_version < _FIRST_WITH_KERBEROS:

@@ -1,4 +1,4 @@
-"""A COPY straight from a connection's bytes: chunks of whole rows, the frame of the binary format, refusals."""
+"""A COPY from the bytes of a connection: chunks of whole rows, the frame of the binary format, the server's errors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headwater.model.errors import RunError
 from headwater.pg.connection import Connection
 from headwater.pg.copy.binary import PADDING, Numbers, windows
 
-_LOW_WATER = 1 << 20  # bytes that must have arrived before this process is woken
-PATIENCE_SECONDS = 0.004  # what has arrived by then is taken, however little
+_LOW_WATER = 1 << 20  # bytes that must arrive before the kernel wakes this process
+PATIENCE_SECONDS = 0.004  # then it wakes this process for any number of bytes
 FIELDS = 2  # bytes of a row's number of fields
-END = b"\xff\xff"  # stands where another row would begin
+END = b"\xff\xff"  # in place of another row
 _TIMEVAL = struct.pack("ll", 0, round(PATIENCE_SECONDS * 1_000_000))
 _SIGNATURE = b"PGCOPY\n\xff\r\n\x00"
-_NUMBER = 4  # bytes of the flags, and of the length of the extension behind them
+_NUMBER = 4  # bytes of the flags, and of the length of the extension after them
 
 
 class Chunk:
@@ -33,10 +33,10 @@ class Chunk:
 
 
 class CopyRefused(Exception):
-    """The server's own words for what went wrong. `sqlstate` is empty where it could say nothing any more."""
+    """The server's own message. `sqlstate` is empty if the connection broke before the server sent one."""
 
-    def __init__(self, words: str, sqlstate: str = "") -> None:
-        super().__init__(words)
+    def __init__(self, message: str, sqlstate: str = "") -> None:
+        super().__init__(message)
         self.sqlstate = sqlstate
 
     @classmethod
@@ -44,23 +44,23 @@ class CopyRefused(Exception):
         return cls(f"{severity}:  {message} ({sqlstate})", sqlstate)
 
 
-def after_header(payload: bytes) -> int:
-    """Where the first row begins in the first message of a COPY."""
+def header_size(payload: bytes) -> int:
+    """The bytes before the first row, in the first message of a COPY."""
     if not payload.startswith(_SIGNATURE):
         raise RunError(f"the server's COPY begins with {payload[:11]!r}, not as PostgreSQL's binary format does")
     extension = len(_SIGNATURE) + _NUMBER
     return extension + _NUMBER + int.from_bytes(payload[extension : extension + _NUMBER], "big")
 
 
-def other_row(fields: bytes, expected: bytes) -> RunError:
+def unexpected_row(fields: bytes, expected: bytes) -> RunError:
     return RunError(f"the server's COPY sent {fields.hex()} where a row of {expected.hex()} begins")
 
 
 @contextlib.contextmanager
-def woken_rarely(number: int) -> Iterator[socket.socket]:
-    """The socket of this number for the block. A reader that blocks waits until much has come, or for a moment.
+def wake_rarely(number: int) -> Iterator[socket.socket]:
+    """The socket of this number for the block. A blocking read waits for many bytes, or a few milliseconds.
 
-    The server sends 8 KB at a time. To be woken for each of them costs both sides a third of their time.
+    The server sends 8 KB at a time. A wake-up for each of them costs both sides a third of their time.
     """
     with socket.socket(fileno=os.dup(number)) as wire:
         if sys.platform == "linux":
@@ -69,32 +69,32 @@ def woken_rarely(number: int) -> Iterator[socket.socket]:
         try:
             yield wire
         finally:
-            if sys.platform == "linux":  # libpq continues with this socket, and waits for single bytes
+            if sys.platform == "linux":  # libpq uses this socket again, and waits for single bytes
                 wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
 
-# libpq hands out a COPY row by row, a malloc and a call for each; that costs twice as much as all else that is done to
-# receive a row. So libpq makes the connection, with all it knows of passwords and services, and then this module alone
-# speaks on it: one query, and messages of the protocol until the server is ready again.
+# libpq returns a COPY row by row, with a malloc and a call for each, which triples the cost of a row. So libpq
+# only opens the connection, with all it knows of passwords and services. Then this module speaks the protocol: one query,
+# and messages until the server is ready again.
 
 _HEAD = 5  # of a message: its letter, and its length without the letter
 _DATA, _ERROR, _READY = b"dEZ"
-_SIEVES = 3  # a value may even hold something that looks like several rows
+_MAX_PASSES = 3  # a value may look like several rows
 _D_ZERO = 0x0064  # the bytes `d` and zero, as one little-endian number
 
 
 class Wire(Protocol):
-    """The two ends of a connection, in clear."""
+    """A connection's bytes, decrypted."""
 
     def sendall(self, data: bytes) -> None: ...
 
     def recv_into(self, view: memoryview) -> int:
-        """Some bytes that have arrived; 0: no more will. Raises BlockingIOError when none comes for a moment."""
+        """Receive some bytes; 0 at the end. Raises BlockingIOError if none arrives for a few milliseconds."""
         ...
 
 
 def copy_chunks(wire: Wire, query: bytes, fields: int, chunk_bytes: int) -> Iterator[Chunk]:
-    """The rows of a COPY. A chunk's bytes are overwritten when the next one is asked for."""
+    """The rows of a COPY. The next chunk overwrites its bytes."""
     text = query + b"\0"
     wire.sendall(b"Q" + (len(text) + 4).to_bytes(4, "big") + text)
     yield from _Copy(wire, fields, chunk_bytes).chunks()
@@ -102,12 +102,12 @@ def copy_chunks(wire: Wire, query: bytes, fields: int, chunk_bytes: int) -> Iter
 
 def socket_chunks(connection: Connection, query: bytes, fields: int, chunk_bytes: int) -> Iterator[Chunk]:
     """The same from the socket of a plain connection."""
-    with woken_rarely(connection.pgconn.socket) as wire:
+    with wake_rarely(connection.pgconn.socket) as wire:
         wire.settimeout(None)
         try:
             yield from copy_chunks(wire, query, fields, chunk_bytes)
         finally:
-            os.set_blocking(wire.fileno(), False)  # as libpq left it, whose socket this is, too
+            os.set_blocking(wire.fileno(), False)  # as libpq, which owns the socket, left it
 
 
 class _Copy:
@@ -115,7 +115,7 @@ class _Copy:
         self._wire, self._fields = wire, fields.to_bytes(FIELDS, "big")
         self._data = bytearray(chunk_bytes + PADDING)
         self._filled = 0
-        self._refused: CopyRefused | None = None
+        self._error: CopyRefused | None = None
 
     def chunks(self) -> Iterator[Chunk]:
         ready = self._begin()
@@ -124,11 +124,11 @@ class _Copy:
             starts, ends, used, ready = self._rows()
             if len(starts):
                 yield Chunk(self._data, starts, ends)
-            self._forget(used)
+            self._discard(used)
             if not (used or ready):
                 self._receive()
-        if self._refused:
-            raise self._refused
+        if self._error:
+            raise self._error
 
     def _begin(self) -> bool:
         """Read up to the first row: COPY's data begins with a signature, and the row follows in the same message."""
@@ -137,42 +137,42 @@ class _Copy:
             if end > self._filled:
                 self._receive()
                 continue
-            kind, payload = self._data[0], bytes(self._data[_HEAD:end])
-            if kind == _DATA:
-                self._forget(self._after_signature(payload, end))
+            type_, payload = self._data[0], bytes(self._data[_HEAD:end])
+            if type_ == _DATA:
+                self._discard(self._after_signature(payload, end))
                 return False
-            if kind == _ERROR:
-                self._refused = _refusal(payload)
-            self._forget(end)
-            if kind == _READY:
+            if type_ == _ERROR:
+                self._error = _refusal(payload)
+            self._discard(end)
+            if type_ == _READY:
                 return True
 
     def _after_signature(self, payload: bytes, end: int) -> int:
-        """Where the first row's message begins, which is given a head of its own."""
-        begin = after_header(payload)
+        """Where the first row's message begins, after this method wrote a head for it."""
+        begin = header_size(payload)
         self._data[begin : begin + _HEAD] = b"d" + (end - begin - 1).to_bytes(4, "big")
         return begin
 
     def _fill(self) -> None:
-        """Until the chunk is full of whole rows or the server has said all."""
+        """Receive until the chunk is full of whole rows or the server is ready."""
         while not self._ready() and (self._filled < len(self._data) - PADDING or self._message_end(0) > self._filled):
             self._receive()
 
     def _receive(self) -> None:
-        """What has arrived; a row larger than the chunk makes it grow."""
+        """Receive some bytes; a row larger than the chunk makes it grow."""
         room = len(self._data) - PADDING
         if self._filled == room:
-            self._data = self._data + bytes(room)  # a new one: arrays may still look at the old
+            self._data = self._data + bytes(room)  # a new object: arrays may still refer to the old one
             room *= 2
-        got = None
-        while got is None:
-            with memoryview(self._data) as view, contextlib.suppress(BlockingIOError):  # nothing came in 4 ms
-                got = self._wire.recv_into(view[self._filled : room])
-        if not got:
-            raise self._refused or CopyRefused("the server closed the connection in the middle of a COPY")
-        self._filled += got
+        size = None
+        while size is None:
+            with memoryview(self._data) as view, contextlib.suppress(BlockingIOError):  # nothing arrived in 4 ms
+                size = self._wire.recv_into(view[self._filled : room])
+        if not size:
+            raise self._error or CopyRefused("the server closed the connection in the middle of a COPY")
+        self._filled += size
 
-    def _forget(self, used: int) -> None:
+    def _discard(self, used: int) -> None:
         self._data[: self._filled - used] = self._data[used : self._filled]
         self._filled -= used
 
@@ -182,63 +182,66 @@ class _Copy:
         return at + 1 + int.from_bytes(self._data[at + 1 : at + _HEAD], "big")
 
     def _ready(self) -> bool:
-        """ReadyForQuery is the last message, five bytes and a status; a false alarm only means a smaller chunk."""
+        """ReadyForQuery is the last message, five bytes and a status; a false positive only makes a smaller chunk."""
         return self._data[max(self._filled - 6, 0) : self._filled - 1] == b"Z\0\0\0\5"
 
     def _rows(self) -> tuple[Numbers, Numbers, int, bool]:
-        """First field and end of each whole row, how many bytes are done with, and whether the server is ready."""
+        """First field and end of each whole row, how many bytes they took, and whether the server is ready."""
         data = np.frombuffer(self._data, np.uint8)
         starts, ends = self._regular(data)
-        others, used, ready = self._walk(int(ends[-1]) if len(ends) else 0)
-        if others:
-            more = np.array(others, np.int64)
-            starts, ends = np.concatenate([starts, more]), np.concatenate([ends, _ends(more, _heads(data, more))])
+        begins, used, ready = self._walk(int(ends[-1]) if len(ends) else 0)
+        if begins:
+            more_begins = np.array(begins, np.int64)
+            starts, ends = (
+                np.concatenate([starts, more_begins]),
+                np.concatenate([ends, _ends(more_begins, _heads(data, more_begins))]),
+            )
         return starts + (_HEAD + FIELDS), ends, used, ready
 
     def _regular(self, data: Numbers) -> tuple[Numbers, Numbers]:
-        """The unbroken chain of rows at the front, found at once.
+        """The unbroken chain of rows at the front, by array operations.
 
-        Each place that looks like the head of a row (`d`, a length below 16 MB, the number of fields) is taken for
-        one, and counts if the row before ends exactly there. Values may look so, too, in every row of a table; where
-        that cannot distinguish them from rows at once, the chain ends here.
+        Whatever looks like the head of a row (`d`, a length below 16 MB, the number of fields) is a candidate, and
+        counts if the row before ends exactly there. Values can look like heads, too, in every row of a table; where a
+        few passes cannot tell them apart, the chain ends and `_walk` continues.
         """
         filled = data[: self._filled]
         even, odd = (2 * np.flatnonzero(_pairs(filled, odd) == _D_ZERO) + odd for odd in (0, 1))
-        found = np.sort(np.concatenate([even, odd]), kind="stable")  # which merges what is sorted already
-        found = found[: np.searchsorted(found, self._filled - _HEAD - FIELDS)]
-        heads = _heads(data, found)
-        right = heads["fields"] == int.from_bytes(self._fields, "little")
-        if not right.all():
-            found, heads = found[right], heads[right]
-        if not len(found) or found[0] != 0:
-            return found[:0], found[:0]
-        ends = _ends(found, heads)
-        broken = np.flatnonzero(found[1:] != ends[:-1])
-        for _ in range(_SIEVES):
-            if not len(broken):
+        begins = np.sort(np.concatenate([even, odd]), kind="stable")  # a merge of two sorted arrays
+        begins = begins[: np.searchsorted(begins, self._filled - _HEAD - FIELDS)]
+        heads = _heads(data, begins)
+        row_like = heads["fields"] == int.from_bytes(self._fields, "little")
+        if not row_like.all():
+            begins, heads = begins[row_like], heads[row_like]
+        if not len(begins) or begins[0] != 0:
+            return begins[:0], begins[:0]
+        ends = _ends(begins, heads)
+        gaps = np.flatnonzero(begins[1:] != ends[:-1])
+        for _ in range(_MAX_PASSES):
+            if not len(gaps):
                 break
-            ended = np.zeros(self._filled + 1, bool)
-            ended[0] = ended[ends[ends <= self._filled]] = True
-            begun = ended[found]  # a value that looks like a row begins where no row ends
-            found, ends = found[begun], ends[begun]
-            broken = np.flatnonzero(found[1:] != ends[:-1])
-        count = int(broken[0]) + 1 if len(broken) else len(found)
+            is_end = np.zeros(self._filled + 1, bool)
+            is_end[0] = is_end[ends[ends <= self._filled]] = True
+            after_row = is_end[begins]  # a value that looks like a row does not begin where a row ends
+            begins, ends = begins[after_row], ends[after_row]
+            gaps = np.flatnonzero(begins[1:] != ends[:-1])
+        count = int(gaps[0]) + 1 if len(gaps) else len(begins)
         if ends[count - 1] > self._filled:
             count -= 1
-        return found[:count], ends[:count]
+        return begins[:count], ends[:count]
 
     def _walk(self, at: int) -> tuple[list[int], int, bool]:
-        """Message by message: the last rows, what else there is, and rows behind a break in the chain."""
+        """Message by message: the last rows, other messages, and rows after a break in the chain."""
         rows, ready = [], False
         while (end := self._message_end(at)) <= self._filled:
-            kind, fields = self._data[at], self._data[at + _HEAD : min(at + _HEAD + FIELDS, end)]
-            if kind == _DATA and fields == self._fields:
+            type_, fields = self._data[at], self._data[at + _HEAD : min(at + _HEAD + FIELDS, end)]
+            if type_ == _DATA and fields == self._fields:
                 rows.append(at)
-            elif kind == _DATA and fields not in (END, b""):
-                raise other_row(bytes(fields), self._fields)
-            elif kind == _ERROR:
-                self._refused = _refusal(bytes(self._data[at + _HEAD : end]))
-            ready = ready or kind == _READY
+            elif type_ == _DATA and fields not in (END, b""):
+                raise unexpected_row(bytes(fields), self._fields)
+            elif type_ == _ERROR:
+                self._error = _refusal(bytes(self._data[at + _HEAD : end]))
+            ready = ready or type_ == _READY
             at = end
         return rows, at, ready
 
@@ -249,7 +252,7 @@ def _pairs(data: Numbers, odd: int) -> Numbers:
 
 
 def _heads(data: Numbers, at: Numbers) -> Numbers:
-    return windows(data, at, [("kind", "u1"), ("length", ">i4"), ("fields", "<u2")])
+    return windows(data, at, [("type", "u1"), ("length", ">i4"), ("fields", "<u2")])
 
 
 def _ends(begins: Numbers, heads: Numbers) -> Numbers:
@@ -257,6 +260,6 @@ def _ends(begins: Numbers, heads: Numbers) -> Numbers:
 
 
 def _refusal(fields: bytes) -> CopyRefused:
-    """Of an error's fields, as the protocol sends them: a letter and a text for each."""
-    said = {field[:1]: field[1:].decode(errors="replace") for field in fields.split(b"\0") if field}
-    return CopyRefused.of(said.get(b"S", "ERROR"), said.get(b"M", "unknown"), said.get(b"C", ""))
+    """The error of an ErrorResponse: a letter and a text for each field."""
+    texts = {field[:1]: field[1:].decode(errors="replace") for field in fields.split(b"\0") if field}
+    return CopyRefused.of(texts.get(b"S", "ERROR"), texts.get(b"M", "unknown"), texts.get(b"C", ""))

@@ -17,7 +17,7 @@ from headwater.model.rows import POSITION, SOURCE_TIME, change_fields
 from headwater.model.types import arrow_type
 from headwater.pg.catalog import read_relations
 from headwater.pg.connection import PostgresSession, translated
-from headwater.pg.names import ListedRelation, did_you_mean, is_pattern, matching, split_name
+from headwater.pg.names import ListedRelation, did_you_mean, is_pattern, match_names, split_name
 from headwater.pg.types import column_type
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _streams(
     warnings = []
     for written in settings.tables:
         if is_pattern(written):
-            names = [name for name in matching(written, whole, "public") if not _excluded(settings, name)]
+            names = [name for name in match_names(written, whole, "public") if not _excluded(settings, name)]
             streams |= {by_name[name]: streams_seen.get(by_name[name], ".".join(name)) for name in names}
             continue
         parts = split_name(written)

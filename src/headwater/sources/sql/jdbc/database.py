@@ -12,7 +12,7 @@ from headwater.model.errors import InputError, UnknownName
 from headwater.model.marks import ColumnMark
 from headwater.model.rows import Rows, Split
 from headwater.model.types import CursorType
-from headwater.pg.names import did_you_mean, is_pattern, matching, split_name
+from headwater.pg.names import did_you_mean, is_pattern, match_names, split_name
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Limits, Relation, Subject, split_count
 from headwater.sources.sql.jdbc.session import JdbcSession, TableName
@@ -168,7 +168,7 @@ def _table(session: JdbcSession, written: str) -> TableName:
 def _matching(session: JdbcSession, pattern: str) -> list[TableName]:
     default = session.default_schema
     known = {(table.schema, table.name): table for table in session.tables(None, None)}
-    found = matching(pattern, known, default)
+    found = match_names(pattern, known, default)
     if not found:
         schemas = sorted({f"{schema}.*" for schema, _ in known})
         raise UnknownName(f"{session.address.shown}: no table matches {pattern!r}", hint=did_you_mean(pattern, schemas))

@@ -10,7 +10,7 @@ from headwater.model.errors import InputError, UnknownName
 from headwater.model.types import Column, CursorType
 from headwater.pg import types as postgres_types
 from headwater.pg.connection import PostgresSession
-from headwater.pg.names import did_you_mean, is_pattern, matching, split_name
+from headwater.pg.names import did_you_mean, is_pattern, match_names, split_name
 from headwater.sources.sql.database import Relation, Subject, Ticker
 from headwater.sources.sql.statements import describe
 from headwater.sources.sql.windows.late_rows import Choice, choice_of_setting
@@ -99,7 +99,7 @@ def expand_patterns(session: PostgresSession, written: list[str]) -> list[tuple[
         whole = [(schema, table) for schema, table, partition in rows if not partition]
         taken = set(streams.values())
         for pattern in written:
-            found = matching(pattern, whole, "public") if is_pattern(pattern) else []
+            found = match_names(pattern, whole, "public") if is_pattern(pattern) else []
             streams |= {f"{schema}.{table}": (schema, table) for schema, table in found if (schema, table) not in taken}
             if is_pattern(pattern) and not found:
                 schemas = sorted({f"{schema}.*" for schema, _ in whole})

@@ -11,7 +11,7 @@ from headwater.model.errors import HeadwaterError, InputError, UnknownName, Valu
 from headwater.model.marks import ColumnMark
 from headwater.model.rows import Rows, Split
 from headwater.model.types import Column
-from headwater.pg.names import did_you_mean, is_pattern, matching, split_name
+from headwater.pg.names import did_you_mean, is_pattern, match_names, split_name
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Limits, Relation, Subject, rows_of, split_count
 from headwater.sources.sql.dialects import misshapen, strays
@@ -151,7 +151,7 @@ def relations_of(file: SqliteFile, settings: SqlSourceSettings) -> list[Relation
         if not is_pattern(written):
             streams[written] = _named(file, written)
             continue
-        found = matching(written, [("main", name) for name in names], "main")
+        found = match_names(written, [("main", name) for name in names], "main")
         if not found:
             raise UnknownName(
                 f"sqlite file {file.path}: no table matches {written!r}", hint=did_you_mean(written, names)
