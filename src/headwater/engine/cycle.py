@@ -12,6 +12,7 @@ from headwater.model.errors import HeadwaterError
 from headwater.model.marks import columns_learned
 from headwater.model.progress import Intent
 from headwater.model.protocols.source import Abandons, Plan, Source
+from headwater.model.window import Window
 
 
 def run_cycle(pipeline: OpenPipeline) -> CycleResult:
@@ -76,28 +77,23 @@ def abandon_lost(source: Source, journal: Journal) -> str:
 
 def _finish_window(pipeline: OpenPipeline, journal: Journal, report: CycleReport, intent: Intent) -> None:
     """Read, land, advance, acknowledge: the same for a first try and for a recovery."""
-    recovered = intent.run != journal.run
-    landed = land_window(  # 5 read, 6 land
-        pipeline, journal, report, intent.window, known=intent.landed if recovered else None, save=journal.note_landings
-    )
+    landed = land_window(pipeline, journal, report, intent)  # 5 read, 6 land
     window = isolation.without_streams(pipeline.source, intent.window, landed.failed)
-    landings = [landing for landing in landed.landings if landing.stream not in landed.failed]
+    paused = isolation.failed_streams(intent.window, landed)
+    recovered = [f"finished what run {intent.run} began"] if intent.run != journal.run else []
+    why = [*recovered, *_changes(report, window), *(f"without {stream}" for stream in sorted(landed.failed))]
+    journal.advance(window, landed.complete, why=why, paused=paused)  # 7 mark, intent and history in one swap (G1, G3)
+    report.note_landed(window, landed.complete, recovered=bool(recovered))
+    pipeline.acknowledge(window.end)  # 8 last (G10)
+    isolation.pause_failed(pipeline, journal, report, paused, landed)
+
+
+def _changes(report: CycleReport, window: Window) -> list[str]:
+    """What the window changes beside its rows, for the history: columns, labels."""
     learned = columns_learned(window.start, window.end)
     if learned:
         report.event("columns", changed="; ".join(learned))
-    labels = labelled(window.end).note
-    why = [
-        *([f"finished what run {intent.run} began"] if recovered else []),
-        *learned,
-        *([labels] if labels else []),
-        *(f"without {stream}" for stream in sorted(landed.failed)),
-    ]
-    paused = isolation.failed_streams(intent.window, landed)
-    journal.advance(window, landings, why=why, paused=paused)  # 7 mark, intent and history in one swap (G1, G3)
-    report.note_landed(window, landings, recovered=recovered)
-    pipeline.acknowledge(window.end)  # 8 last (G10)
-    for stream in paused:
-        isolation.pause(pipeline, journal, report, stream, landed.failed[stream.stream])
+    return [*learned, *labelled(window.end).notes]
 
 
 def _record_failure(journal: Journal, report: CycleReport, error: HeadwaterError) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headwater.engine.journal import Journal
-from headwater.engine.landing import LandedWindow, land_window
+from headwater.engine.landing import LandedWindow, land_stream
 from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.result import CycleReport
 from headwater.model.errors import HeadwaterError, is_of_one_stream
-from headwater.model.landing import Landing
 from headwater.model.progress import PausedStream
 from headwater.model.protocols.source import IsolatesStreams, Plan, Source
 from headwater.model.window import Window
@@ -39,6 +38,14 @@ def failed_streams(window: Window, landed: LandedWindow) -> list[PausedStream]:
     ]
 
 
+def pause_failed(
+    pipeline: OpenPipeline, journal: Journal, report: CycleReport, failed: Sequence[PausedStream], landed: LandedWindow
+) -> None:
+    """Put the errors of the streams on record that failed while the others landed."""
+    for stream in failed:
+        pause(pipeline, journal, report, stream, landed.failed[stream.stream])
+
+
 def retry_paused(pipeline: OpenPipeline, journal: Journal, report: CycleReport) -> None:
     """Retry the paused streams that are due, each over the window that advanced without it."""
     for paused in journal.progress.paused:
@@ -49,35 +56,25 @@ def retry_paused(pipeline: OpenPipeline, journal: Journal, report: CycleReport) 
 
 
 def _retry(pipeline: OpenPipeline, journal: Journal, report: CycleReport, paused: PausedStream, window: Window) -> None:
-    """Sinks know what landed before by the whole window's id (G2); only the stream's own part of it is read."""
     isolated = (
         pipeline.source.apart(window, frozenset([paused.stream]))
         if isinstance(pipeline.source, IsolatesStreams)
         else None
     )
     own = isolated[0] if isolated else window
-    current = paused
-
-    def save(landings: tuple[Landing, ...]) -> None:
-        nonlocal current
-        current = replace(paused, landed=landings)
-        journal.pause(current)
-
     try:
-        landed = land_window(
-            pipeline, journal, report, window, read=own, known=paused.landed, save=save, save_last=True, tag=False
-        )
-        error = landed.failed.get(paused.stream)
+        landed = land_stream(pipeline, journal, report, paused, window, own=own)
     except HeadwaterError as unreadable:
         if not is_of_one_stream(unreadable):
             raise
-        error = unreadable  # what it has to read may be gone by now
-    if error:
-        pause(pipeline, journal, report, current, error, known=paused.error)
+        landed = LandedWindow((), {paused.stream: unreadable})  # what it has to read may be gone by now
+    if paused.stream in landed.failed:
+        current = next(one for one in journal.progress.paused if one.stream == paused.stream)  # with its landings
+        pause(pipeline, journal, report, current, landed.failed[paused.stream], known=paused.error)
         return
     why = [f"{paused.stream} was paused since {paused.since:%Y-%m-%d %H:%M:%S}"]
-    journal.advance(own, current.landed, why=why, resumed=paused.stream)
-    report.note_landed(own, current.landed)
+    journal.advance(own, landed.landings, why=why, resumed=paused.stream)
+    report.note_landed(own, landed.landings)
     pipeline.acknowledge(journal.mark)
     pipeline.retries.done(paused.stream)
 

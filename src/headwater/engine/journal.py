@@ -133,6 +133,10 @@ class Journal:
         if self.intent:
             self._swap(self.progress.intending(replace(self.intent, landed=landings)))
 
+    def note_paused_landings(self, paused: PausedStream, landings: tuple[Landing, ...]) -> None:
+        """The same for a paused stream, which has no intent."""
+        self._swap(self.progress.with_paused(replace(paused, landed=landings)))
+
     def advance(
         self,
         window: Window,

@@ -25,11 +25,9 @@ class Labelled:
     left_out: tuple[str, ...] = ()  # `sales.orders: it is being copied`
 
     @property
-    def note(self) -> str:
+    def notes(self) -> list[str]:
         """For the history."""
-        return "; ".join(
-            [*(f"label {label}" for label in self.labels), *(f"no tag for {one}" for one in self.left_out)]
-        )
+        return [*(f"label {label}" for label in self.labels), *(f"no tag for {one}" for one in self.left_out)]
 
 
 def labelled(end: Mark) -> Labelled:

@@ -25,6 +25,7 @@ from headwater.engine.rejects.landing import AttemptRejects
 from headwater.engine.result import CycleReport
 from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
+from headwater.model.progress import Intent, PausedStream
 from headwater.model.protocols.sink import Attempt, LandsSideBySide, Sink
 from headwater.model.protocols.source import DefersParts, IsolatesStreams, Source
 from headwater.model.rows import OnReject, Rows, Split
@@ -45,40 +46,29 @@ class LandedWindow:
     landings: tuple[Landing, ...]
     failed: Mapping[str, HeadwaterError]  # streams that failed on their own, while the others landed
 
+    @property
+    def complete(self) -> tuple[Landing, ...]:
+        """Those of streams that landed in every sink."""
+        return tuple(landing for landing in self.landings if landing.stream not in self.failed)
 
-def land_window(
-    pipeline: OpenPipeline,
-    journal: Journal,
-    report: CycleReport,
-    window: Window,
-    *,
-    read: Window | None = None,
-    known: tuple[Landing, ...] | None = None,
-    save: Callable[[tuple[Landing, ...]], None],
-    save_last: bool = False,
-    tag: bool = True,
+
+def land_window(pipeline: OpenPipeline, journal: Journal, report: CycleReport, intent: Intent) -> LandedWindow:
+    """Read the intent's window and land it in every sink, then tag the tables where it ends at a label."""
+    window, is_first_try = intent.window, intent.run == journal.run
+    lander = _Lander(pipeline, journal, report, window, None if is_first_try else intent.landed)
+    landed = lander.land(window, journal.note_landings)
+    if labelled(window.end).labels:
+        journal.note_landings(landed.landings)  # a crash between the tags repeats no landing
+        lander.tag()
+    return landed
+
+
+def land_stream(
+    pipeline: OpenPipeline, journal: Journal, report: CycleReport, paused: PausedStream, window: Window, *, own: Window
 ) -> LandedWindow:
-    """Read the window and land it in every sink, stream by stream, then tag the tables where it ends at a label.
-
-    `read`: the part of the window to read, where the rest has landed. `known`: what an earlier process has landed, and
-    sinks are asked about the rest; None: the first try. `save` receives the landings so far, as long as more are to come.
-    """
-    attempt, rejects = begin_attempt(pipeline, journal, window)
-    lander = _Lander(pipeline, report, attempt, rejects, known)
-    save_last = save_last or bool(labelled(window.end).labels)
-    landings = lander.land(read or window, lambda landed, left: save(landed) if left or save_last else None)
-    deferred = sorted(rejects.deferred)
-    if deferred:
-        shown = ", ".join(deferred[:_SHOWN_OBJECTS]) + (", …" if len(deferred) > _SHOWN_OBJECTS else "")
-        report.warn(
-            f"skipped {len(deferred):,} unreadable object{'s' if len(deferred) != 1 else ''}: {shown} (will retry)"
-        )
-    if tag:
-        labels = tag_tables(pipeline, attempt)
-        if labels.labels:
-            report.event("labelled", labels=", ".join(labels.labels), tables=len(labels.streams))
-            report.warn(*(f"label {', '.join(labels.labels)}: no tag for {stream}" for stream in labels.left_out))
-    return LandedWindow(landings, lander.failures.errors)
+    """Land a paused stream. `own` is its part of the window, the rest of which has landed; sinks know the whole (G2)."""
+    lander = _Lander(pipeline, journal, report, window, paused.landed)
+    return lander.land(own, partial(journal.note_paused_landings, paused))
 
 
 class _Lander:
@@ -87,20 +77,21 @@ class _Lander:
     def __init__(
         self,
         pipeline: OpenPipeline,
+        journal: Journal,
         report: CycleReport,
-        attempt: Attempt,
-        rejects: AttemptRejects,
-        known: tuple[Landing, ...] | None,
+        window: Window,
+        earlier: tuple[Landing, ...] | None,
     ) -> None:
-        self._pipeline, self._report = pipeline, report
-        self._attempt, self._rejects, self._known = attempt, rejects, known
+        """`earlier`: what an earlier try has landed; sinks are asked about the rest. None: this is the first."""
+        self._pipeline, self._report, self._earlier = pipeline, report, earlier
+        self._attempt, self._rejects = begin_attempt(pipeline, journal, window)
+        self._failures = StreamFailures(pipeline.source, window)
         self._transformed: dict[str, Rows] = {}
-        self.failures = StreamFailures(pipeline.source, attempt.window)
 
-    def land(self, window: Window, save: Callable[[tuple[Landing, ...], int], None]) -> tuple[Landing, ...]:
-        """Land what `window` brings. `save` receives the landings so far, and how many may still come."""
-        pipeline, failures = self._pipeline, self.failures
-        landed = self._known or ()
+    def land(self, window: Window, save: Callable[[tuple[Landing, ...]], None]) -> LandedWindow:
+        """Land what `window` brings. `save` receives the landings so far, as long as more may come."""
+        pipeline, failures = self._pipeline, self._failures
+        landings = self._earlier or ()
         pipeline.faults.reach("read.before")
         sinks = pipeline.sinks()
         with ExitStack() as open_rows:
@@ -115,12 +106,28 @@ class _Lander:
                 for landing in land_streams(sink, healthy, partial(self._land_or_note, sink)):
                     left -= 1
                     if landing is not None:
-                        landed = with_landings(landed, landing, *self._rejects.landings())
-                        save(landed, left)
-        return landed
+                        landings = with_landings(landings, landing, *self._rejects.landings())
+                        if left:
+                            save(landings)
+        self._warn_of_unreadable()
+        return LandedWindow(landings, failures.errors)
+
+    def tag(self) -> None:
+        """Tag the tables with the labels that the window ends at."""
+        labels = tag_tables(self._pipeline, self._attempt)
+        names = ", ".join(labels.labels)
+        self._report.event("labelled", labels=names, tables=len(labels.streams))
+        self._report.warn(*(f"label {names}: no tag for {stream}" for stream in labels.left_out))
+
+    def _warn_of_unreadable(self) -> None:
+        deferred = sorted(self._rejects.deferred)
+        if deferred:
+            shown = ", ".join(deferred[:_SHOWN_OBJECTS]) + (", …" if len(deferred) > _SHOWN_OBJECTS else "")
+            objects = f"{len(deferred):,} unreadable object{'s' if len(deferred) != 1 else ''}"
+            self._report.warn(f"skipped {objects}: {shown} (will retry)")
 
     def _land_or_note(self, sink: Sink, rows: Rows) -> Landing | None:
-        return self.failures.noting(rows.stream, partial(self._land, sink, rows))
+        return self._failures.noting(rows.stream, partial(self._land, sink, rows))
 
     def _land(self, sink: Sink, rows: Rows) -> Landing:
         """One stream in one sink."""
@@ -142,9 +149,9 @@ class _Lander:
         return self._transformed[rows.stream]
 
     def _landed_before(self, sink: Sink, rows: Rows, attempt: Attempt) -> Landing | None:
-        if self._known is None:
+        if self._earlier is None:
             return None
-        for landing in self._known:
+        for landing in self._earlier:
             if (landing.sink, landing.stream) == (sink.id, rows.stream):
                 return landing
         proven = sink.landed(attempt, rows.stream)
