@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headwater.engine.landing import cached_splits
+from headwater.engine.split_cache import cached_splits
 from headwater.model.rows import Rows
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -1,38 +1,28 @@
-"""A window into every sink of a pipeline: read, transformed, landed stream by stream.
-
-The first sink's splits are cached for the next ones, so a source is read and decoded once per window. The cache lies
-in a folder of this machine until the window has landed; tasks on other machines do not see it and read for
-themselves.
-"""
+"""A window into every sink of a pipeline: read, transformed, landed stream by stream."""
 
 from __future__ import annotations
 
-import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from headwater.engine.journal import Journal
 from headwater.engine.labels import labelled, tag_tables
 from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.rejects.landing import AttemptRejects
 from headwater.engine.result import CycleReport
+from headwater.engine.split_cache import cached_splits
 from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
 from headwater.model.progress import Intent, PausedStream
 from headwater.model.protocols.sink import Attempt, LandsSideBySide, Sink
 from headwater.model.protocols.source import DefersParts, IsolatesStreams, Source
-from headwater.model.rows import OnReject, Rows, Split
+from headwater.model.rows import Rows
 from headwater.model.window import Window
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -235,96 +225,3 @@ def land_streams(sink: Sink, streams: Sequence[Rows], land: Callable[[Rows], T])
         finally:
             for future in futures:
                 future.cancel()
-
-
-@contextmanager
-def cached_splits(sinks: int, streams: Sequence[Rows]) -> Iterator[Sequence[Rows]]:
-    """The same rows; for several sinks, what the first one reads is cached."""
-    if sinks < 2:  # noqa: PLR2004 - one sink reads once
-        yield streams
-        return
-    with tempfile.TemporaryDirectory(prefix="headwater-", ignore_cleanup_errors=True) as folder:
-        yield [_cached(rows, Path(folder) / str(number)) for number, rows in enumerate(streams)]
-
-
-def _cached(rows: Rows, folder: Path) -> Rows:
-    if rows.splits is None:
-        return rows
-    folder.mkdir()
-    splits = [CachedSplit(split, str(folder / str(number))) for number, split in enumerate(rows.splits)]
-    return replace(rows, splits=tuple(splits))
-
-
-@dataclass(frozen=True)
-class CachedSplit:
-    """A split that is read from its source once."""
-
-    split: Split
-    path: str
-
-    @property
-    def rows(self) -> int | None:
-        return self.split.rows
-
-    def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
-        cached = self._open()
-        return self._read_and_cache(on_reject) if cached is None else cached
-
-    def _open(self) -> Iterator[pa.RecordBatch] | None:
-        import pyarrow as pa
-
-        try:
-            file = pa.memory_map(self.path)
-        except OSError:
-            return None  # not read yet, or read on another machine
-        reader: Iterator[pa.RecordBatch] = iter(pa.ipc.open_stream(file))
-        return reader
-
-    def _read_and_cache(self, on_reject: OnReject | None) -> Iterator[pa.RecordBatch]:
-        """Read, and write to the cache on the way. Only a whole split gets its name; a full disk ends the caching."""
-        writer = _CacheWriter(f"{self.path}.{uuid.uuid4().hex}")
-        try:
-            for batch in self.split.read(on_reject):
-                writer.add(batch)
-                yield batch
-            writer.finish(self.path)
-        finally:
-            writer.discard()
-
-
-class _CacheWriter:
-    def __init__(self, path: str) -> None:
-        self._path, self._failed = path, False
-        self._file: pa.OSFile | None = None
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if self._failed:
-            return
-        try:
-            if self._writer is None:
-                self._begin(batch.schema)
-            assert self._writer is not None  # noqa: S101 - it has begun
-            self._writer.write_batch(batch)
-        except OSError:
-            self._failed = True
-
-    def _begin(self, schema: pa.Schema) -> None:
-        import pyarrow as pa
-
-        self._file = pa.OSFile(self._path, "wb")
-        self._writer = pa.ipc.new_stream(self._file, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
-
-    def finish(self, path: str) -> None:
-        """A split without rows is not cached: it costs nothing to read."""
-        if self._writer is None or self._file is None or self._failed:
-            return
-        try:
-            self._writer.close()
-            self._file.close()
-            Path(self._path).rename(path)
-        except OSError:
-            self._failed = True
-
-    def discard(self) -> None:
-        Path(self._path).unlink(missing_ok=True)
