@@ -28,7 +28,7 @@ from headwater.sinks.iceberg.catalog.table import LakeTable, branch_prefix, land
 from headwater.sinks.iceberg.landing_files import remove_leftovers, stale_branches
 from headwater.sinks.iceberg.merge.replace_object import check_column
 from headwater.sinks.iceberg.merge.strategy import Tuning, UpsertPlan
-from headwater.sinks.iceberg.merge.table_update import TableUpdate, Target
+from headwater.sinks.iceberg.merge.table_update import MergesBySpark, TableUpdate, Target
 from headwater.sinks.iceberg.modes import Mode, PreparedRows, WrittenLanding
 from headwater.sinks.iceberg.schema import plan_evolution
 from headwater.sinks.rejects import SinkRejects
@@ -176,8 +176,8 @@ class TableLanding:
         with reaching(self._table.name):
             branches = stale_branches(self._table, self._branch_prefix)
             plan = self._update.plan()
-        if plan.strategy == "merge":
-            return self._publish_spark_merge(base, branches, plan)
+        if plan.strategy == "merge" and isinstance(self._update, MergesBySpark):
+            return self._publish_spark_merge(self._update, base, branches, plan)
         with reaching(self._table.name):
             update = self._update.update(plan)
         if update is None:
@@ -188,10 +188,12 @@ class TableLanding:
         prepared = prepare_update(self._table, base, update, stamp=stamp, drop=branches, properties=properties)
         return self._publish_snapshot(prepared, stamp)
 
-    def _publish_spark_merge(self, base: int | None, branches: Sequence[str], plan: UpsertPlan) -> StampedSnapshot:
+    def _publish_spark_merge(
+        self, update: MergesBySpark, base: int | None, branches: Sequence[str], plan: UpsertPlan
+    ) -> StampedSnapshot:
         branch = f"{self._branch_prefix}{uuid.uuid4().hex[:12]}"
         stamp = self._stamp(self._update.rows, plan.strategy, plan.why)
-        self._update.merge_on_branch(self._cached.merge_session, stamp, branch)
+        update.merge_on_branch(self._cached.merge_session, stamp, branch)
         with reaching(self._table.name):
             self._table.refresh()
             stamp = Stamp.read(self._table.summary_of(branch)) or stamp  # Spark has counted the rows that it removed

@@ -30,7 +30,7 @@ from headwater.sinks.iceberg.merge.copy_on_write import Removal, plan_removal, t
 from headwater.sinks.iceberg.merge.key_lookup import plain
 from headwater.sinks.iceberg.merge.spark_merge import changes_statement, run_merge
 from headwater.sinks.iceberg.merge.strategy import DELETE_FILES, BatchStats, UpsertPlan, UpsertSetting, choose_upsert
-from headwater.sinks.iceberg.merge.table_update import TableUpdate, Target
+from headwater.sinks.iceberg.merge.table_update import MergesBySpark, TableUpdate, Target
 from headwater.sinks.rejects import SinkRejects
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ TRUNCATED_PROPERTY = "headwater.truncated"
 """The position of the last truncate: changes before it have no effect, however late they arrive."""
 
 
-class CurrentState(ChangeTable):
+class CurrentState(ChangeTable, MergesBySpark):
     """The last change of every key."""
 
     _keys_are_new = False

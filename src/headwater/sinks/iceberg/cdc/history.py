@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from headwater.changes.positions import NOWHERE, Positions, concat_positions, so
 from headwater.changes.versions import NEVER, NONE, Intervals, Points, intervals
 from headwater.model.errors import InputError
 from headwater.model.rows import SOURCE_TIME
-from headwater.sinks.iceberg.catalog.publish import Stamp
 from headwater.sinks.iceberg.cdc.batch import Batch, LocatedRows
 from headwater.sinks.iceberg.cdc.change_files import CURRENT, TO_POSITION, VALID_FROM, VALID_TO
 from headwater.sinks.iceberg.cdc.current_state import ChangeTable
@@ -30,9 +29,6 @@ from headwater.sinks.iceberg.data_files import gather_rows, take_rows
 from headwater.sinks.iceberg.merge.copy_on_write import deleted_rows, plan_removal
 from headwater.sinks.iceberg.merge.key_lookup import plain
 from headwater.sinks.iceberg.merge.strategy import UpsertPlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Numbers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -143,7 +139,13 @@ class History(ChangeTable):
             self._planned = self._lookup.all_files()
         else:
             self._planned = self._lookup.plan_files(self._keys) if self._keys else []
-        return self._choose(len(self._keys[0]) if self._keys else 0)
+        plan = self._choose(len(self._keys[0]) if self._keys else 0)
+        if plan.strategy == "merge":  # versions are found by row numbers, which MERGE does not have
+            raise InputError(
+                f"{self._table.name}: mode history cannot use Spark's MERGE",
+                hint="write upsert: auto, and let Headwater create the table (format version 3, Parquet)",
+            )
+        return plan
 
     def update(self, plan: UpsertPlan) -> Any | None:
         table = self._table_versions(plan)
@@ -164,13 +166,6 @@ class History(ChangeTable):
         if not self.rows and not removal.rows and not self.properties and not self._has_new_deletes(points, table):
             return None
         return self._row_delta(plan, removal, differences.visible)
-
-    def merge_on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:  # noqa: ARG002 - the base's form
-        """Not possible: versions are found by row numbers, which MERGE does not have."""
-        raise InputError(
-            f"{self._table.name}: mode history cannot use Spark's MERGE",
-            hint="write upsert: auto, and let Headwater create the table (format version 3, Parquet)",
-        )
 
     def _has_new_deletes(self, points: Points, table: TableVersions) -> bool:
         """True if the batch has a delete whose position the table does not hold yet."""

@@ -24,7 +24,7 @@ from headwater.sinks.iceberg.merge.copy_on_write import Removal, plan_removal, t
 from headwater.sinks.iceberg.merge.key_lookup import KeySet, Search, find_in_table
 from headwater.sinks.iceberg.merge.spark_merge import replace_statement, run_merge
 from headwater.sinks.iceberg.merge.strategy import BatchStats, UpsertPlan, UpsertSetting, choose_upsert, reconsider
-from headwater.sinks.iceberg.merge.table_update import TableUpdate, Target
+from headwater.sinks.iceberg.merge.table_update import MergesBySpark, TableUpdate, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +88,7 @@ def check_column(table: LakeTable, column: str) -> None:
         )
 
 
-class ObjectReplacement(TableUpdate):
+class ObjectReplacement(TableUpdate, MergesBySpark):
     """Replaces the rows of objects."""
 
     def __init__(self, target: Target, request: ReplaceRequest) -> None:

@@ -176,9 +176,12 @@ class TableUpdate(ABC):
     def update(self, plan: UpsertPlan) -> Any | None:
         """The Iceberg update for any plan but a `merge`; None: nothing changes."""
 
-    def merge_on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None:
-        """Carry out a `merge` by Spark."""
-        raise NotImplementedError
+
+class MergesBySpark(ABC):
+    """An update that may plan a `merge`: Spark's MERGE statement carries it out, on a branch."""
+
+    @abstractmethod
+    def merge_on_branch(self, session: SparkSession, stamp: Stamp, branch: str) -> None: ...
 
 
 class Append(TableUpdate):
@@ -216,7 +219,7 @@ class MergeRequest:
     upsert: UpsertSetting
 
 
-class Upsert(TableUpdate):
+class Upsert(TableUpdate, MergesBySpark):
     """Replaces rows by key."""
 
     def __init__(self, target: Target, request: MergeRequest) -> None:
