@@ -39,9 +39,9 @@ class Bookmark:
         for name in ("topic", "partition"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip():
-                raise InputError(f"a bookmark's {name} is a text that is not empty, not {value!r}")
+                raise InputError(f"a bookmark's {name} is a non-empty text, not {value!r}")
         if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
-            raise InputError(f"a bookmark's offset is a whole number from 0, not {self.offset!r}")
+            raise InputError(f"a bookmark's offset is an integer from 0, not {self.offset!r}")
         if not isinstance(self.timestamp, dt.datetime) or self.timestamp.tzinfo is None:
             raise InputError(f"a bookmark's timestamp is a timestamp with a time zone, not {self.timestamp!r}")
         if not isinstance(self.metadata, Mapping):
@@ -69,16 +69,16 @@ class Bookmark:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Json]) -> Bookmark:
-        """Without a timestamp it is of now, without metadata it has none."""
+        """Without a timestamp: now. Without metadata: empty."""
         if not isinstance(data, Mapping) or not {"topic", "partition", "offset"} <= set(data):
             raise InputError(f"a bookmark has topic, partition and offset, not {_short(data)}")
-        written = data.get("timestamp")
+        timestamp = data.get("timestamp")
         metadata = data.get("metadata")
         return cls(
             data["topic"],
             data["partition"],
             data["offset"],
-            _now() if written is None else parse_timestamp(written),
+            _now() if timestamp is None else parse_timestamp(timestamp),
             {} if metadata is None else metadata,
         )
 
@@ -191,7 +191,7 @@ def file_text(bookmarks: list[Bookmark], created: dt.datetime) -> str:
 
 
 def read_file(path: Path) -> tuple[dt.datetime | None, list[Bookmark]]:
-    """When it was made, and the bookmarks in it."""
+    """When it was created, and its bookmarks."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         entries, created = content["bookmarks"], content.get("created_at")

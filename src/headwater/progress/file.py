@@ -61,7 +61,7 @@ class FileProgress(RecordStore):
     def pipelines(self) -> Sequence[str]:
         with self._reachable():
             self._prepare()
-            states = [self._parsed(path.read_bytes(), path.name) for path in sorted(self._folder.glob("*.json"))]
+            states = [self._parse(path.read_bytes(), path.name) for path in sorted(self._folder.glob("*.json"))]
         return sorted(state.record.progress.pipeline for state in states if state.record.progress.version > 0)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class FileProgress(RecordStore):
             return self._state(pipeline).record
 
     def _change(self, pipeline: str, decide: Decision, entry: HistoryEntry | None) -> Record:
-        with self._reachable(), self._locked(pipeline):
+        with self._reachable(), self._lock(pipeline):
             state = self._state(pipeline)
             record = decide(state.record, self._clock())
             if record is state.record:
@@ -87,23 +87,23 @@ class FileProgress(RecordStore):
 
     def _state(self, pipeline: str) -> _State:
         self._prepare()
-        path, journal = self._path(pipeline, "json"), self._path(pipeline, "history")
-        data = _content(path)
-        if data is None and journal.exists():
-            data = _content(path)  # another process may have written both in the meantime
+        path, history = self._path(pipeline, "json"), self._path(pipeline, "history")
+        data = _read_or_none(path)
+        if data is None and history.exists():
+            data = _read_or_none(path)  # another process may have written both in the meantime
             if data is None:
-                raise StoreDamaged(f"{self.address}: {path.name} is gone, but {journal.name} exists", hint=RESTORE)
+                raise StoreDamaged(f"{self.address}: {path.name} is gone, but {history.name} exists", hint=RESTORE)
         if data is None:
             if not self._folder.is_dir():
                 raise StoreUnreachable(f"{self.address}: the folder is gone", hint="mount it again, or restore it")
             return _State(Record(Progress(pipeline)))
-        state = self._parsed(data, path.name)
+        state = self._parse(data, path.name)
         if state.record.progress.pipeline != pipeline:
             owner = state.record.progress.pipeline
             raise StoreDamaged(f"{self.address}: {path.name} belongs to {owner!r}, not {pipeline!r}", hint=RESTORE)
         return state
 
-    def _parsed(self, data: bytes, name: str) -> _State:
+    def _parse(self, data: bytes, name: str) -> _State:
         with self._reading(name):
             content = json.loads(data)
             body = content["body"]
@@ -141,7 +141,7 @@ class FileProgress(RecordStore):
         _sync_folder(self._folder)
 
     @contextlib.contextmanager
-    def _locked(self, pipeline: str) -> Iterator[None]:
+    def _lock(self, pipeline: str) -> Iterator[None]:
         self._prepare()
         path = self._path(pipeline, "lock")
         deadline = time.monotonic() + self._patience_seconds
@@ -186,7 +186,7 @@ class FileProgress(RecordStore):
             ) from error
 
 
-def _content(path: Path) -> bytes | None:
+def _read_or_none(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -206,11 +206,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-_BLOCK = 64 * 1024
+_BLOCK_BYTES = 64 * 1024
 
 
 def append_entry(path: Path, length: int, version: int, entry: HistoryEntry) -> int:
-    """Write the entry at `length` and make it durable; return the length that counts once the state says so."""
+    """Write the entry at `length`, durably; return the new length, which counts once the state has it."""
     line = _line(version, entry)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "wb") as file:
@@ -249,7 +249,7 @@ def _digest(data: bytes) -> str:
 
 
 def _last_lines(path: Path, length: int, limit: int) -> list[bytes]:
-    size = _BLOCK
+    size = _BLOCK_BYTES
     with path.open("rb") as file:
         while True:
             start = max(0, length - size)
@@ -259,19 +259,19 @@ def _last_lines(path: Path, length: int, limit: int) -> list[bytes]:
                 raise StoreDamaged(f"{path.name} does not hold the {length} bytes that were written to it")
             # The first piece may be the end of a longer line, unless it is the start of the file.
             lines = data.split(b"\n")[:-1]
-            whole = lines if start == 0 else lines[1:]
-            if start == 0 or len(whole) >= limit:
-                return whole[-limit:]
+            complete = lines if start == 0 else lines[1:]
+            if start == 0 or len(complete) >= limit:
+                return complete[-limit:]
             size *= 4
 
 
 _PLAIN_BYTES = frozenset((string.ascii_lowercase + string.digits + "-_").encode())
-_LONGEST = 180  # bytes; leaves room for suffixes below the usual limit of 255
-_PREFIX = 100
+_MAX_STEM_BYTES = 180  # bytes; leaves room for suffixes below the usual limit of 255
+_PREFIX_BYTES = 100
 
 
 def file_stem(pipeline: str) -> str:
-    """Lower-case letters, digits, `-` and `_` as they are, every other byte of the UTF-8 text as `%xx`.
+    """A file name: lower-case letters, digits, `-` and `_` as they are, every other byte of the UTF-8 text as `%xx`.
 
     Capitals are escaped too, because some file systems take `a` and `A` for one name, and so are dots,
     slashes and everything that a file system might normalise. A stem that is too long is cut and made
@@ -279,6 +279,6 @@ def file_stem(pipeline: str) -> str:
     """
     data = pipeline.encode()
     stem = "".join(chr(byte) if byte in _PLAIN_BYTES else f"%{byte:02x}" for byte in data)
-    if len(stem) <= _LONGEST:
+    if len(stem) <= _MAX_STEM_BYTES:
         return stem
-    return f"{stem[:_PREFIX]}~{hashlib.sha256(data).hexdigest()}"
+    return f"{stem[:_PREFIX_BYTES]}~{hashlib.sha256(data).hexdigest()}"

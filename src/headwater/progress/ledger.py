@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PAGE = 20_000
+_PAGE_ROWS = 20_000
 _NAMES = ", ".join(BOOKMARK_COLUMNS)
 _FROM = f"SELECT {_NAMES} FROM headwater_bookmarks WHERE pipeline = :pipeline"  # noqa: S608 - constant
 _KEY, _BLOCK_KEY = ("pipeline", "key"), ("pipeline", "first_key")
@@ -39,7 +39,7 @@ class SqlLedger:
     def newest(self) -> int:
         """The greatest generation that was ever staged; 0: none."""
         rows = self._query("SELECT max(generation) FROM headwater_bookmarks WHERE pipeline = :pipeline")
-        return _whole(rows[0][0] or 0)
+        return _integer(rows[0][0] or 0)
 
     def waiting(self, after: int) -> int | None:
         """The least generation above this one that has a bookmark in state read or gone."""
@@ -48,7 +48,7 @@ class SqlLedger:
             "AND state IN ('read', 'gone') ORDER BY generation LIMIT 1",
             after=after,
         )
-        return _whole(rows[0][0]) if rows else None
+        return _integer(rows[0][0]) if rows else None
 
     def blocks(self) -> Iterator[Block]:
         """All blocks, in the order of their keys."""
@@ -56,12 +56,12 @@ class SqlLedger:
         while True:
             page = self._query(
                 f"SELECT first_key, digest, objects FROM headwater_bookmark_blocks WHERE pipeline = :pipeline "  # noqa: S608 - constants
-                f"AND first_key {sign} :after ORDER BY first_key LIMIT {_PAGE}",
+                f"AND first_key {sign} :after ORDER BY first_key LIMIT {_PAGE_ROWS}",
                 after=after,
             )
             for first, digest, objects in page:
-                yield Block(str(first), bytes(digest), _whole(objects))  # type: ignore[call-overload]
-            if len(page) < _PAGE:
+                yield Block(str(first), bytes(digest), _integer(objects))  # type: ignore[call-overload]
+            if len(page) < _PAGE_ROWS:
                 return
             after, sign = str(page[-1][0]), ">"
 
@@ -80,18 +80,18 @@ class SqlLedger:
         return _table(self._run(read))
 
     def get(self, keys: Sequence[str]) -> pa.Table:
-        """The bookmarks of these keys, as far as there are any."""
-        return _table(self._of_each(keys, f"{_FROM} AND key = :key"))
+        """The bookmarks of these keys; keys without a bookmark are left out."""
+        return _table(self._query_each(keys, f"{_FROM} AND key = :key"))
 
     def covering(self, keys: Sequence[str]) -> Sequence[Block]:
         """The blocks whose ranges hold these keys, each once; a key before the first block has none."""
-        rows = self._of_each(
+        rows = self._query_each(
             keys,
             "SELECT first_key, digest, objects FROM headwater_bookmark_blocks WHERE pipeline = :pipeline "
             "AND first_key <= :key ORDER BY first_key DESC LIMIT 1",
         )
-        found = {str(first): Block(str(first), bytes(digest), _whole(objects)) for first, digest, objects in rows}  # type: ignore[call-overload]
-        return list(found.values())
+        blocks = {str(first): Block(str(first), bytes(digest), _integer(objects)) for first, digest, objects in rows}  # type: ignore[call-overload]
+        return list(blocks.values())
 
     def stage(self, lease: Lease, staged: pa.Table, blocks: Sequence[Block]) -> None:
         """Write bookmarks, and blocks, over those with the same keys."""
@@ -118,8 +118,8 @@ class SqlLedger:
             after=after,
             up_to=up_to,
         )
-        for begin in range(0, len(rows), _PAGE):
-            yield _table(rows[begin : begin + _PAGE])
+        for start in range(0, len(rows), _PAGE_ROWS):
+            yield _table(rows[start : start + _PAGE_ROWS])
 
     def due(self, moment: dt.datetime, limit: int) -> pa.Table:
         """Failed bookmarks that are due."""
@@ -132,9 +132,9 @@ class SqlLedger:
         return _table(rows)
 
     def postpone(self, lease: Lease, failed: Iterable[FailedObject]) -> None:
-        """Note state, reason, tries and retry_at of these; the rest of them stays.
+        """Store state, reason, tries and retry_at of these; their other columns stay.
 
-        A sink may have their rows all the same: one that read them before they failed for the next.
+        A sink may hold their rows all the same, if it landed them before the next sink failed.
         """
 
         def write(execute: Execute) -> None:
@@ -180,7 +180,7 @@ class SqlLedger:
             "WHERE pipeline = :pipeline GROUP BY 1, 2 ORDER BY 1, 2",
             generation=generation,
         )
-        return [Counted(state, bool(waiting), _whole(count), _whole(size)) for state, waiting, count, size in rows]  # type: ignore[arg-type]
+        return [Counted(state, bool(waiting), _integer(count), _integer(size)) for state, waiting, count, size in rows]  # type: ignore[arg-type]
 
     def forget(self, lease: Lease, keys: Sequence[str], landed: int) -> None:
         """Mark these objects as gone: the next listing finds those that exist as new."""
@@ -219,7 +219,7 @@ class SqlLedger:
         columns: dict[str, Sequence[object]] = {"pipeline": [self.pipeline] * staged.num_rows}
         return {**columns, **{name: staged.column(name).to_pylist() for name in BOOKMARK_COLUMNS}}
 
-    def _of_each(self, keys: Sequence[str], statement: str) -> list[Row]:
+    def _query_each(self, keys: Sequence[str], statement: str) -> list[Row]:
         """The statement's rows for each key, in one transaction."""
         values = [{"pipeline": self.pipeline, "key": key} for key in keys]
         return self._run(lambda execute: execute.each(statement, values))
@@ -252,10 +252,10 @@ def bookmark_schema() -> pa.Schema:
     """Of a batch of bookmarks."""
     import pyarrow as pa
 
-    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in BOOKMARK_COLUMNS.items()])
+    return pa.schema([(name, pa.type_for_alias(alias)) for name, alias in BOOKMARK_COLUMNS.items()])
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if not isinstance(value, int):
-        raise TypeError(f"expected a whole number, found {value!r}")
+        raise TypeError(f"expected an integer, not {value!r}")
     return value

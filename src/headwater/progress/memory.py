@@ -10,7 +10,7 @@ from headwater.progress.record_store import Clock, Decision, Record, RecordStore
 
 
 class MemoryProgress(RecordStore):
-    """A dictionary under a lock. Closing it keeps what it holds: it is lost only when the process ends."""
+    """A dictionary under a lock. `close` keeps the content: it is lost only when the process ends."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or steady_clock()
@@ -32,7 +32,7 @@ class MemoryProgress(RecordStore):
             return sorted(name for name, record in self._records.items() if record.progress.version > 0)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing is open."""
 
     def _read(self, pipeline: str) -> Record:
         with self._lock:

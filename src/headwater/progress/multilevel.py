@@ -35,13 +35,13 @@ class FrontLevel(Protocol):
         """Where it is, without secrets."""
 
     def load(self, pipeline: str) -> Progress:
-        """What is kept here."""
+        """What this level stores."""
 
     def remember(self, progress: Progress) -> None:
-        """Keep this, unless a higher version is kept."""
+        """Store this, unless this level has a higher version."""
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 class MultilevelProgress:
@@ -51,7 +51,7 @@ class MultilevelProgress:
         self._fronts = tuple(fronts)
         self._last = last
         self._lock = threading.Lock()
-        self._held: dict[str, int] = {}  # epoch of the lease that was acquired here and not given back
+        self._epochs: dict[str, int] = {}  # of leases that were acquired here and not released
         self._confirmed: dict[str, tuple[int, int]] = {}  # epoch and version that the last level had under our lease
 
     @property
@@ -60,15 +60,15 @@ class MultilevelProgress:
 
     def load(self, pipeline: str) -> Progress:
         with self._lock:
-            confirmed = self._confirmed.get(pipeline) if pipeline in self._held else None
-        cached = [self._peek(level, pipeline) for level in self._fronts]
+            confirmed = self._confirmed.get(pipeline) if pipeline in self._epochs else None
+        cached = [self._load_front(level, pipeline) for level in self._fronts]
         if confirmed is not None:
             epoch, version = confirmed
             for position, progress in enumerate(cached):
                 if progress is not None and progress.version == version:
                     self._update(self._fronts[:position], progress)
                     return replace(progress, epoch=epoch)
-        # In this order: a level in front that was read before the last one cannot be ahead of it.
+        # In this order: a front level that was read before the last level cannot be ahead of it.
         progress = self._last.load(pipeline)
         self._check_witnesses(progress, cached)
         self._confirm(progress)
@@ -94,7 +94,7 @@ class MultilevelProgress:
             # Epochs are consecutive: the next one after ours means that no other process wrote in between.
             if lease.epoch == epoch + 1:
                 self._confirmed[pipeline] = (lease.epoch, version)
-            self._held[pipeline] = lease.epoch
+            self._epochs[pipeline] = lease.epoch
         return lease
 
     def renew(self, lease: Lease) -> Lease:
@@ -102,8 +102,8 @@ class MultilevelProgress:
 
     def release(self, lease: Lease) -> None:
         with self._lock:
-            if self._held.get(lease.pipeline) == lease.epoch:
-                del self._held[lease.pipeline]
+            if self._epochs.get(lease.pipeline) == lease.epoch:
+                del self._epochs[lease.pipeline]
         self._last.release(lease)
 
     def history(self, pipeline: str, limit: int) -> Sequence[HistoryEntry]:
@@ -125,23 +125,23 @@ class MultilevelProgress:
 
     def _confirm(self, progress: Progress) -> None:
         with self._lock:
-            if self._held.get(progress.pipeline) == progress.epoch:
+            if self._epochs.get(progress.pipeline) == progress.epoch:
                 self._confirmed[progress.pipeline] = (progress.epoch, progress.version)
             else:
                 self._confirmed.pop(progress.pipeline, None)
 
     def _check_witnesses(self, progress: Progress, cached: Sequence[Progress | None]) -> None:
-        for level, seen in zip(self._fronts, cached, strict=True):
-            if seen is not None and seen.version > progress.version:
+        for level, witness in zip(self._fronts, cached, strict=True):
+            if witness is not None and witness.version > progress.version:
                 raise StoreDamaged(
-                    f"{progress.pipeline}: {level.address} knows version {seen.version} ({seen.mark or 'no mark'}), "
+                    f"{progress.pipeline}: {level.address} knows version {witness.version} ({witness.mark or 'no mark'}), "
                     f"but {self._last.address}, which decides, holds version {progress.version} "
                     f"({progress.mark or 'no mark'})",
                     hint="the last level lost writes or is a new one: restore or fill it; to continue from what it holds, "
                     "leave out the levels in front or empty them",
                 )
 
-    def _peek(self, level: FrontLevel, pipeline: str) -> Progress | None:
+    def _load_front(self, level: FrontLevel, pipeline: str) -> Progress | None:
         try:
             return level.load(pipeline)
         except HeadwaterError as error:

@@ -16,7 +16,7 @@ from headwater.progress.record_store import RecordStore
 from headwater.progress.sqlite import SqliteProgress
 
 SCHEMES = ("memory", "file", "sqlite", "postgresql")
-_FORMS = "memory: · file:///absolute/folder · sqlite:///progress.db · postgresql://user@host/database"
+_EXAMPLES = "memory: · file:///absolute/folder · sqlite:///progress.db · postgresql://user@host/database"
 
 
 def open_store(addresses: Sequence[Secret], folder: Path) -> Store:
@@ -25,7 +25,7 @@ def open_store(addresses: Sequence[Secret], folder: Path) -> Store:
     Relative paths start at `folder`. Nothing is touched yet: stores connect at first use.
     """
     if not addresses:
-        raise InputError("progress: no address", hint=f"write one of {_FORMS}")
+        raise InputError("progress: no address", hint=f"write one of {_EXAMPLES}")
     levels = [_level(address, folder) for address in addresses]
     if len(levels) == 1:
         return levels[0]
@@ -53,23 +53,23 @@ def _level(address: Secret, folder: Path) -> RecordStore:
 
             return PostgresProgress(address)
         case _:
-            raise _refused(text, scheme)
+            raise _invalid_address(text, scheme)
 
 
-def _path(text: str, rest: str, form: str) -> str:
+def _path(text: str, rest: str, example: str) -> str:
     if rest.startswith("//") and not rest.startswith("///"):
-        raise InputError(f"progress: {masked(text)} names a host, but a folder is expected", hint=f"write {form}")
+        raise InputError(f"progress: {masked(text)} names a host, but a folder is expected", hint=f"write {example}")
     path = rest.removeprefix("//")
     if not path:
-        raise InputError(f"progress: {masked(text)} names no folder", hint=f"write {form}")
+        raise InputError(f"progress: {masked(text)} names no folder", hint=f"write {example}")
     return path
 
 
-def _refused(text: str, scheme: str) -> InputError:
+def _invalid_address(text: str, scheme: str) -> InputError:
     # A mistyped address that holds a password may be too odd to be masked (G11).
     shown = f"{re.split('[:/@]', text)[0]}…" if "@" in text else masked(text)
     if scheme in SCHEMES:
-        return InputError(f"progress: {shown} is incomplete", hint=f"write one of {_FORMS}")
-    close = closest(scheme, SCHEMES)
-    guess = f"did you mean {close}:? " if close else ""
-    return InputError(f"progress: {shown} is not a store address", hint=f"{guess}Write one of {_FORMS}")
+        return InputError(f"progress: {shown} is incomplete", hint=f"write one of {_EXAMPLES}")
+    suggestion = closest(scheme, SCHEMES)
+    guess = f"did you mean {suggestion}:? " if suggestion else ""
+    return InputError(f"progress: {shown} is not a store address", hint=f"{guess}Write one of {_EXAMPLES}")

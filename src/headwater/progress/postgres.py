@@ -1,6 +1,6 @@
 """Progress in a PostgreSQL database: for several machines. The database's clock decides when a lease ends.
 
-The tables are made in the first schema of the search path (`?options=-csearch_path%3Dops` names another).
+The tables are created in the first schema of the search path (`?options=-csearch_path%3Dops` names another).
 Works behind a transaction pooler: nothing relies on the session from one transaction to the next.
 """
 
@@ -57,27 +57,27 @@ class PostgresProgress(SqlProgress[psycopg.Connection]):
     def _now_parameters(self) -> dict[str, object]:
         return {}
 
-    def _moment(self, moment: dt.datetime) -> object:
+    def _bind_timestamp(self, moment: dt.datetime) -> object:
         return moment
 
     def _run(self, work: Callable[[Execute], T]) -> T:
         with self._lock, self._translated():
-            used = self._own.get() is not None
-            attempt = _Attempt(self._connected(), self._patience_seconds)
+            reused = self._own.get() is not None
+            attempt = _Attempt(self._connection(), self._patience_seconds)
             try:
                 return attempt.run(work)
             except psycopg.OperationalError:
-                # An idle connection may be gone since the last cycle. Once the commit was sent, its outcome
-                # is unknown, so the caller must load again.
-                if not used or attempt.committing or not attempt.connection.broken:
+                # The server may have closed an idle connection since the last cycle. Once the commit was sent, its
+                # outcome is unknown, so the caller must load again.
+                if not reused or attempt.committing or not attempt.connection.broken:
                     raise
                 self.close()
-                return _Attempt(self._connected(), self._patience_seconds).run(work)
+                return _Attempt(self._connection(), self._patience_seconds).run(work)
 
     def _query(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
         return self._run(lambda execute: execute(statement, values))
 
-    def _connected(self) -> psycopg.Connection:
+    def _connection(self) -> psycopg.Connection:
         connection = self._own.get()
         if connection is not None and not connection.closed:
             return connection
@@ -145,7 +145,7 @@ class _Attempt:
             raise
 
     def __call__(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
-        cursor = self.connection.execute(_with_percent(statement), values, binary=True)
+        cursor = self.connection.execute(_psycopg_sql(statement), values, binary=True)
         return cursor.fetchall() if cursor.description else []
 
     def each(self, statement: str, values: Sequence[Mapping[str, object]]) -> list[Row]:
@@ -154,10 +154,10 @@ class _Attempt:
             return []
         columns = {name: [row[name] for row in values] for name in values[0]}
         names = ", ".join(f'"{name}"' for name in columns)
-        asked = f'unnest({_arrays(columns)}) WITH ORDINALITY AS asked({names}, "number")'
-        found = _NAMED.sub(r'asked."\1"', statement)
-        whole = f"SELECT asked.number, found.* FROM {asked} CROSS JOIN LATERAL ({found}) AS found"  # noqa: S608 - names are constants
-        rows = self.connection.execute(whole.encode(), columns, binary=True).fetchall()
+        requests = f'unnest({_arrays(columns)}) WITH ORDINALITY AS request({names}, "number")'
+        lateral = _PARAMETER.sub(r'request."\1"', statement)
+        query = f"SELECT request.number, result.* FROM {requests} CROSS JOIN LATERAL ({lateral}) AS result"  # noqa: S608 - names are constants
+        rows = self.connection.execute(query.encode(), columns, binary=True).fetchall()
         return [row[1:] for row in sorted(rows, key=itemgetter(0))]  # a plan may join them in any order
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
@@ -180,8 +180,8 @@ def _check_password(url: str) -> None:
         raise psycopg.ProgrammingError
 
 
-_NAMED = re.compile(r"(?<!:):([a-z_]+)")
-_ARRAYS = {str: "text[]", int: "bigint[]", bool: "boolean[]", bytes: "bytea[]", type(None): "bigint[]"}
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+_ARRAY_TYPES = {str: "text[]", int: "bigint[]", bool: "boolean[]", bytes: "bytea[]", type(None): "bigint[]"}
 
 
 def _example(values: Sequence[object]) -> object:
@@ -189,9 +189,9 @@ def _example(values: Sequence[object]) -> object:
 
 
 def _arrays(columns: Mapping[str, Sequence[object]]) -> str:
-    return ", ".join(f"%({name})s::{_ARRAYS[type(_example(values))]}" for name, values in columns.items())
+    return ", ".join(f"%({name})s::{_ARRAY_TYPES[type(_example(values))]}" for name, values in columns.items())
 
 
 @functools.cache
-def _with_percent(statement: str) -> bytes:
-    return _NAMED.sub(r"%(\1)s", statement).encode()
+def _psycopg_sql(statement: str) -> bytes:
+    return _PARAMETER.sub(r"%(\1)s", statement).encode()

@@ -30,7 +30,7 @@ def steady_clock() -> Clock:
     return lambda: start + dt.timedelta(seconds=time.monotonic() - origin)
 
 
-LONGEST_NAME = 500  # characters; four bytes each still fit a PostgreSQL index
+MAX_NAME_LENGTH = 500  # characters; four bytes each still fit a PostgreSQL index
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Record:
 
     def released(self, lease: Lease) -> Record:
         """Without the lease; this very record when the lease is no longer the given one."""
-        return replace(self, owner=None, expires_at=None) if self._is(lease) else self
+        return replace(self, owner=None, expires_at=None) if self._has(lease) else self
 
     def swapped(
         self, lease: Lease, expected: Progress, updated: Progress, entry: HistoryEntry | None, now: dt.datetime
@@ -82,29 +82,29 @@ class Record:
         check_move(stored, updated, entry)
         return replace(self, progress=replace(updated, version=stored.version + 1, epoch=stored.epoch))
 
-    def remembering(self, progress: Progress) -> Record:
-        """As a level in front of the deciding one: keep the newer of two versions."""
+    def remember(self, progress: Progress) -> Record:
+        """In a front level: the newer of two versions."""
         stale = progress.version < self.progress.version or progress == self.progress
         return self if stale else replace(self, progress=progress)
 
     def check_lease(self, lease: Lease, now: dt.datetime) -> None:
         """Raises LeaseLost unless this very lease is alive (G4)."""
-        if self._is(lease) and _alive(self.expires_at, now):
+        if self._has(lease) and _alive(self.expires_at, now):
             return
         if self.progress.epoch > lease.epoch:
             reason = (
                 f"was taken over: {self.owner or 'a process that has finished since'} has epoch {self.progress.epoch}"
             )
-        elif self._is(lease):
+        elif self._has(lease):
             reason = f"expired at {self.expires_at}, it is {now}"
         else:
-            reason = "was given back"
+            reason = "was released"
         raise LeaseLost(
             f"{lease.pipeline}: the lease of {lease.owner} with epoch {lease.epoch} {reason}. Nothing was written",
             hint="the next cycle takes the lease again; if this repeats, give the pipeline a longer `lease:`",
         )
 
-    def _is(self, lease: Lease) -> bool:
+    def _has(self, lease: Lease) -> bool:
         return self.owner == lease.owner and self.progress.epoch == lease.epoch
 
 
@@ -113,12 +113,12 @@ def _alive(expires_at: dt.datetime | None, now: dt.datetime) -> bool:
 
 
 def checked_name(pipeline: str) -> str:
-    """Any text that every store can keep; the rest is refused alike by all of them (G12)."""
+    """Any text that every store can hold; all stores refuse the rest alike (G12)."""
     problem = ""
     if not pipeline:
         problem = "is empty"
-    elif len(pipeline) > LONGEST_NAME:
-        problem = f"has {len(pipeline)} characters, at most {LONGEST_NAME} can be kept"
+    elif len(pipeline) > MAX_NAME_LENGTH:
+        problem = f"has {len(pipeline)} characters, at most {MAX_NAME_LENGTH} are allowed"
     elif "\x00" in pipeline or any("\ud800" <= character <= "\udfff" for character in pipeline):
         problem = "holds a NUL or half of a surrogate pair"
     if problem:
@@ -163,7 +163,7 @@ class RecordStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back connections. The store may be used again afterwards."""
+        """Close connections. The store may be used again afterwards."""
 
     def load(self, pipeline: str) -> Progress:
         return self._read(checked_name(pipeline)).progress
@@ -191,7 +191,7 @@ class RecordStore(ABC):
 
     def remember(self, progress: Progress) -> None:
         """Store the deciding level's progress, unless this level has a newer one."""
-        self._change(checked_name(progress.pipeline), lambda record, _now: record.remembering(progress), None)
+        self._change(checked_name(progress.pipeline), lambda record, _now: record.remember(progress), None)
 
     @contextmanager
     def _reading(self, subject: str) -> Iterator[None]:

@@ -19,11 +19,11 @@ from headwater.progress.migrations import Execute, Row
 from headwater.progress.record_store import Decision, Record, RecordStore, checked_name
 
 
-class Closes(Protocol):
+class Closeable(Protocol):
     def close(self) -> None: ...
 
 
-C = TypeVar("C", bound=Closes)
+C = TypeVar("C", bound=Closeable)
 
 # Connections of parents. Python would close them if nothing held them here.
 _INHERITED: list[object] = []
@@ -101,7 +101,7 @@ class SqlProgress(RecordStore, Generic[C]):
         """Read, without a lock."""
 
     @abstractmethod
-    def _moment(self, moment: dt.datetime) -> object:
+    def _bind_timestamp(self, moment: dt.datetime) -> object:
         """A moment as the driver binds it."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class SqlProgress(RecordStore, Generic[C]):
         values = {"pipeline": checked_name(pipeline), "limit": max(limit, 0)}
         rows = self._query(_HISTORY, values)
         with self._reading(f"the history of {pipeline!r}"):
-            return [HistoryEntry.from_json(_object(row[0])) for row in rows]
+            return [HistoryEntry.from_json(_json_object(row[0])) for row in rows]
 
     def pipelines(self) -> Sequence[str]:
         return sorted(str(row[0]) for row in self._query(_PIPELINES, {}))
@@ -149,7 +149,7 @@ class SqlProgress(RecordStore, Generic[C]):
             values = {"pipeline": lease.pipeline, **self._now_parameters()}
             rows = execute(self._locking_read, values)
             record = self._record(lease.pipeline, rows[0]) if rows else Record(Progress(lease.pipeline))
-            record.check_lease(lease, _parsed_moment(rows[0][-1]) if rows else dt.datetime.now(dt.UTC))
+            record.check_lease(lease, _timestamp(rows[0][-1]) if rows else dt.datetime.now(dt.UTC))
             work(execute)
 
         self._run(write)
@@ -165,7 +165,7 @@ class SqlProgress(RecordStore, Generic[C]):
                 execute(_ADD_EMPTY, {"pipeline": pipeline})
                 rows = execute(self._locking_read, {"pipeline": pipeline, **self._now_parameters()})
             stored, now = self._record(pipeline, rows[0]), rows[0][-1]
-            record = decide(stored, _parsed_moment(now))
+            record = decide(stored, _timestamp(now))
             if record is not stored:
                 execute(_WRITE, {**self._values(record), "now": now})
                 if entry is not None:
@@ -183,12 +183,12 @@ class SqlProgress(RecordStore, Generic[C]):
                 "pipeline": pipeline,
                 "version": version,
                 "epoch": epoch,
-                "mark": None if mark is None else _object(mark),
-                "intent": None if intent is None else _object(intent),
-                "waiting": None if waiting is None else _list(waiting),
+                "mark": None if mark is None else _json_object(mark),
+                "intent": None if intent is None else _json_object(intent),
+                "waiting": None if waiting is None else _json_list(waiting),
             }
             owner = None if owner is None else _text(owner)
-            return Record(Progress.from_json(data), owner, None if expires_at is None else _parsed_moment(expires_at))
+            return Record(Progress.from_json(data), owner, None if expires_at is None else _timestamp(expires_at))
 
     def _values(self, record: Record) -> dict[str, object]:
         progress = record.progress
@@ -201,14 +201,14 @@ class SqlProgress(RecordStore, Generic[C]):
             "intent": json.dumps(progress.intent.to_json()) if progress.intent else None,
             "waiting": json.dumps([paused.to_json() for paused in progress.paused]) if progress.paused else None,
             "lease_owner": record.owner,
-            "lease_expires_at": self._moment(record.expires_at) if record.expires_at else None,
+            "lease_expires_at": self._bind_timestamp(record.expires_at) if record.expires_at else None,
         }
 
     def _entry_values(self, progress: Progress, entry: HistoryEntry) -> dict[str, object]:
         return {
             "pipeline": progress.pipeline,
             "version": progress.version,
-            "at": self._moment(entry.at),
+            "at": self._bind_timestamp(entry.at),
             "kind": entry.kind,
             "who": _readable(entry.who),
             "entry": json.dumps(entry.to_json()),
@@ -227,21 +227,21 @@ def _text(value: object) -> str:
     return value
 
 
-def _object(value: object) -> dict[str, Json]:
+def _json_object(value: object) -> dict[str, Json]:
     data = json.loads(_text(value))
     if not isinstance(data, dict):
         raise TypeError(f"expected a JSON object, found {data!r}")  # absence is a NULL column, not a JSON null (W3)
     return data
 
 
-def _list(value: object) -> list[Json]:
+def _json_list(value: object) -> list[Json]:
     data = json.loads(_text(value))
     if not isinstance(data, list):
         raise TypeError(f"expected a JSON list, found {data!r}")
     return data
 
 
-def _parsed_moment(value: object) -> dt.datetime:
+def _timestamp(value: object) -> dt.datetime:
     return value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(_text(value))
 
 

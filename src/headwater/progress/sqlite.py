@@ -22,13 +22,13 @@ from headwater.progress.sql import COLUMNS, SqlProgress, on_conflict
 
 T = TypeVar("T")
 
-_ROWS_AT_ONCE = 20  # in one statement: one by one takes half as long again
+_ROWS_PER_INSERT = 20  # one by one takes half as long again
 _MAGIC = b"SQLite format 3\0"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
 
 class SqliteProgress(SqlProgress[sqlite3.Connection]):
-    """One file, made complete under another name and then linked in place, so an empty one is always damage."""
+    """One file, created under another name and then linked, so an empty file is always damage."""
 
     def __init__(self, path: Path, clock: Clock = wall_clock, patience_seconds: float = 10.0) -> None:
         super().__init__()
@@ -47,21 +47,21 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
         return f"SELECT {COLUMNS}, :now FROM headwater_progress WHERE pipeline = :pipeline"  # noqa: S608 - constant
 
     def _now_parameters(self) -> dict[str, object]:
-        return {"now": self._moment(self._clock())}
+        return {"now": self._bind_timestamp(self._clock())}
 
-    def _moment(self, moment: dt.datetime) -> object:
+    def _bind_timestamp(self, moment: dt.datetime) -> object:
         return moment.astimezone(dt.UTC).isoformat(timespec="microseconds")
 
     def _run(self, work: Callable[[Execute], T]) -> T:
         with self._lock, self._translated():
-            connection = self._connected()
+            connection = self._connection()
             return _transaction(connection, "BEGIN IMMEDIATE", work)
 
     def _query(self, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
         with self._lock, self._translated():
-            return self._connected().execute(statement, values).fetchall()
+            return self._connection().execute(statement, values).fetchall()
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connection(self) -> sqlite3.Connection:
         connection = self._own.get()
         if connection is not None:
             if self._path.exists() and self._path.stat().st_ino == self._inode:
@@ -74,7 +74,7 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
                 )
         if not self._path.exists():
             self._create()
-        _check_whole(self._path)
+        _check_complete(self._path)
         connection = _open(self._path, self._patience_seconds)
         try:
             if _transaction(connection, "BEGIN", lambda execute: schema_version(execute, SQLITE)) < NEWEST:
@@ -86,11 +86,11 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
         return self._own.keep(connection)
 
     def _create(self) -> None:
-        log = _log_of(self._path)
-        if log.exists():
+        wal = _wal_path(self._path)
+        if wal.exists():
             if self._path.exists():
                 return  # another process has just created and used it
-            raise StoreDamaged(f"{self.address}: the file is gone, but {log.name} exists", hint=RESTORE)
+            raise StoreDamaged(f"{self.address}: the file is gone, but {wal.name} exists", hint=RESTORE)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}")
         temporary.touch(exist_ok=False)
@@ -130,7 +130,7 @@ class SqliteProgress(SqlProgress[sqlite3.Connection]):
 
 
 def _open(path: Path, patience_seconds: float) -> sqlite3.Connection:
-    # mode=rw: SQLite itself must never make the file.
+    # mode=rw: SQLite itself must never create the file.
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw", uri=True, timeout=patience_seconds, isolation_level=None, check_same_thread=False
     )
@@ -138,19 +138,19 @@ def _open(path: Path, patience_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def _log_of(path: Path) -> Path:
+def _wal_path(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _check_whole(path: Path) -> None:
+def _check_complete(path: Path) -> None:
     """SQLite accepts an empty file as a new database; here it is a damaged one (W3)."""
     with path.open("rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(_MAGIC):  # noqa: PLR2004 - the format's
         raise StoreDamaged("the file is not a SQLite database, or was truncated", hint=RESTORE)
     page = int.from_bytes(header[16:18], "big")
-    # With a log beside it the file may be in the middle of a write that the log completes.
-    if path.stat().st_size % (65536 if page == 1 else page or 512) and not _log_of(path).exists():
+    # With a WAL beside it the file may be in the middle of a write that the WAL completes.
+    if path.stat().st_size % (65536 if page == 1 else page or 512) and not _wal_path(path).exists():
         raise StoreDamaged("the file ends in the middle of a page: it was truncated", hint=RESTORE)
 
 
@@ -168,12 +168,12 @@ class _Statements:
 
     def many(self, table: str, columns: Mapping[str, Sequence[object]], key: Sequence[str]) -> None:
         rows = list(zip(*columns.values(), strict=True))
-        whole = len(rows) - len(rows) % _ROWS_AT_ONCE
-        for part, at_once in ((rows[:whole], _ROWS_AT_ONCE), (rows[whole:], 1)):
-            marks = ", ".join([f"({', '.join('?' * len(columns))})"] * at_once)
-            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} {on_conflict(columns, key)}"  # noqa: S608 - names are constants
-            together = (part[begin : begin + at_once] for begin in range(0, len(part), at_once))
-            self._connection.executemany(statement, (tuple(chain.from_iterable(some)) for some in together))
+        full = len(rows) - len(rows) % _ROWS_PER_INSERT
+        for chunk, size in ((rows[:full], _ROWS_PER_INSERT), (rows[full:], 1)):
+            placeholders = ", ".join([f"({', '.join('?' * len(columns))})"] * size)
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {placeholders} {on_conflict(columns, key)}"  # noqa: S608 - names are constants
+            inserts = (chunk[begin : begin + size] for begin in range(0, len(chunk), size))
+            self._connection.executemany(statement, (tuple(chain.from_iterable(group)) for group in inserts))
 
 
 def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[Execute], T]) -> T:

@@ -229,7 +229,7 @@ class ProgressContract:
         lease = _lease(store)
         store.release(lease)
         store.release(lease)
-        with pytest.raises(LeaseLost, match="given back"):
+        with pytest.raises(LeaseLost, match="was released"):
             store.swap(lease, store.load("a"), store.load("a").advanced(_mark(6)), None)
 
     def test_an_epoch_is_never_given_out_twice(self, place: Place) -> None:
