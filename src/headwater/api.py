@@ -1,4 +1,4 @@
-"""Headwater in Python: what the command line and the web page are made of.
+"""Headwater in Python; the command line is built on it.
 
 import headwater as hw
 hw.run_once("content.yaml")
@@ -40,9 +40,9 @@ from headwater.model.protocols.sink import Sink
 from headwater.model.protocols.source import Lag, MeasuresLag, Plan, Source
 from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret
-from headwater.progress import open as progress_opening
+from headwater.progress import open as progress_stores
 from headwater.services.jars import ensure_jars
-from headwater.sources import open as source_opening
+from headwater.sources import open as sources
 from headwater.sources.open import SourceContext
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from headwater.engine.operations.rebuild import Rebuilt
     from headwater.engine.operations.replay import Replayed
     from headwater.engine.rejects.table import StoredReject
-    from headwater.engine.verify.report import Verified
+    from headwater.engine.verify.report import VerifyReport
     from headwater.engine.verify.verify import VerifyRequest
 
 
@@ -84,12 +84,12 @@ class Project:
         self.log = log or NullLog()
         self.out = out or sys.stdout
         self.faults = faults or faults_from(os.environ)
-        self.session = SessionHolder(settings, folder, lambda: ensure_jars(say), given=spark)
-        self.store = progress_opening.open_store(settings.progress_levels, folder)
+        self.session = SessionHolder(settings, folder, lambda: ensure_jars(say), session=spark)
+        self.store = progress_stores.open_store(settings.progress_levels, folder)
 
     @classmethod
     def open(cls, folder: Path, *, overrides: Mapping[str, str] | None = None, **options: object) -> Project:
-        """The project whose headwater.yaml, if there is one, stands in `folder`."""
+        """The project of `folder`, with its headwater.yaml if there is one."""
         return cls(load_project(folder, overrides=overrides or {}), folder, **options)  # type: ignore[arg-type]
 
     def pipeline(self, settings: PipelineSettings, folder: Path | None = None) -> Pipeline:
@@ -113,7 +113,7 @@ class Project:
 
 @dataclass(frozen=True)
 class MergeExplanation:
-    """How rows would come into a table."""
+    """How a cycle would write a stream's rows into a table."""
 
     sink: str
     table: str
@@ -141,14 +141,14 @@ class Pipeline:
             return source.plan(progress.mark, skip=paused)
 
     def explain_merge(self, planned: Plan) -> Sequence[MergeExplanation]:
-        """How the streams of a plan would come into tables where there is a choice. Starts a session."""
+        """Which merge strategy each table of the plan would use. Starts a session."""
         with self.opened() as pipeline:
             return [
-                MergeExplanation(sink.id, sink.table_name(one.stream), found.strategy, found.why)
+                MergeExplanation(sink.id, sink.table_name(stream.stream), explanation.strategy, explanation.why)
                 for sink in pipeline.sinks()
                 if isinstance(sink, LakeSink)
-                for one in planned.streams
-                if (found := sink.explain_merge(pipeline.spark(), one.stream, one.rows))
+                for stream in planned.streams
+                if (explanation := sink.explain_merge(pipeline.spark(), stream.stream, stream.rows))
             ]
 
     def progress(self) -> Progress:
@@ -172,8 +172,8 @@ class Pipeline:
     ) -> Progress:
         """Move the mark to where the operator says, back or forth, on record (G3). Does not wait: raises LeaseHeld.
 
-        With `rebuild` the tables that are made of changes are made anew from their log, up to that mark (None: the
-        present one); it is shown the differences and says whether they are published. Only then the mark moves.
+        With `rebuild`, tables of changes are built again from their log, up to that mark (None: the present one).
+        `rebuild` receives the differences and returns whether to publish them. Only then the mark moves.
         """
         if not why.strip():
             raise InputError(
@@ -184,20 +184,20 @@ class Pipeline:
             open_journal(self.project.store, self.name, who or whoami(), self._lease_seconds) as journal,
         ):
             target = journal.mark if to is None else source.position(to, journal.mark)
-            if rebuild is None or self._rebuilt(journal, target, rebuild):
+            if rebuild is None or self._rebuild(journal, target, rebuild):
                 journal.rewind(target, why)
             return journal.progress
 
-    def _rebuilt(self, journal: Journal, mark: Mark | None, agreed: Callable[[Sequence[Rebuilt]], bool]) -> bool:
+    def _rebuild(self, journal: Journal, mark: Mark | None, confirm: Callable[[Sequence[Rebuilt]], bool]) -> bool:
         from headwater.engine.operations.rebuild import rebuild
 
         if mark is None:
             raise InputError(f"{self.name}: cannot rebuild to before the first window", hint="pass --to POSITION")
         with self.opened() as pipeline:
-            return rebuild(pipeline, journal, mark, agreed)
+            return rebuild(pipeline, journal, mark, confirm)
 
     def label(self, text: str) -> WrittenLabel:
-        """Name this moment in the source's log: when it has landed every table has a tag. Starts a session."""
+        """Write a label into the source's log: when it has landed, every table has a tag. Starts a session."""
         from headwater.engine.labels import write_label
 
         with self.opened() as pipeline:
@@ -209,7 +209,7 @@ class Pipeline:
 
     @contextmanager
     def bookmarks(self) -> Iterator[PipelineBookmarks]:
-        """What is remembered of each object, to look at and to change."""
+        """The bookmarks of a source of objects, to read and to change."""
         from headwater.engine.operations.bookmarks import PipelineBookmarks
         from headwater.sources.objects.source import ObjectsSource
 
@@ -230,18 +230,18 @@ class Pipeline:
         return stored_rejects(self.project.session.for_pipeline(self.name), self._reject_sink(), self.name)
 
     def replay(self, rejects: Sequence[StoredReject]) -> Replayed:
-        """Try rejects again under today's settings; what lands is taken from their table."""
+        """Try rejects again under the present settings; those that land leave the rejects table."""
         from headwater.engine.operations.replay import replay
 
         with self.opened() as pipeline:
             return replay(pipeline, rejects)
 
     def verify(
-        self, order: VerifyRequest | None = None, *, repair: Callable[[Verified], bool] | None = None
-    ) -> Verified:
+        self, order: VerifyRequest | None = None, *, repair: Callable[[VerifyReport], bool] | None = None
+    ) -> VerifyReport:
         """Compare the pipeline's tables with its source, row for row, while both keep changing.
 
-        `repair` is shown what differs and says whether it is read again and landed.
+        `repair` receives the differences and returns whether to repair them.
         """
         from headwater.engine.verify.verify import VerifyRequest, verify
 
@@ -260,7 +260,7 @@ class Pipeline:
             pipeline.close()
 
     def open(self) -> OpenPipeline:
-        """The opened pipeline that a cycle works with; the caller closes it."""
+        """The pipeline for a cycle, with open source and sinks; the caller closes it."""
         project = self.project
 
         def spark() -> SparkSession:
@@ -300,10 +300,10 @@ class Pipeline:
 
     def _open_source(self) -> Source:
         session = self.project.session
-        around = SourceContext(
+        context = SourceContext(
             spark=lambda: session.for_pipeline(self.name), ledger=self.ledger, s3=self.project.settings.s3
         )
-        return source_opening.open_source(self.settings.source, self.folder, os.cpu_count() or 1, around)
+        return sources.open_source(self.settings.source, self.folder, os.cpu_count() or 1, context)
 
     @contextmanager
     def _source(self) -> Iterator[Source]:
@@ -340,22 +340,24 @@ def open_source(
     store: Store | None = None,
     name: str = "",
 ) -> Source:
-    """A source of its own, by the settings of a pipeline file: `{"sql": {"url": …, "table": …, "cursor": …}}`.
+    """A source without a pipeline, from the settings of a pipeline file: `{"sql": {"url": …, "table": …, "cursor": …}}`.
 
-    `spark`: the session in which databases behind a JDBC driver are read. `store` and `name`: where bookmarks of objects
-    are kept, and under which pipeline's name: the same as for `window`.
+    `spark`: the session that reads databases behind a JDBC driver. `store` and `name`: where bookmarks of objects
+    are stored, and under which pipeline's name; the same as for `window`.
     """
     try:
         checked = SourceSettings.model_validate(settings)
     except ValidationError as error:
         # The values stay out: an address may hold a password (G11).
-        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)]
-        raise SettingsError(f"the source's settings cannot be used: {'; '.join(wrong)}") from None
-    around = SourceContext(
+        problems = [
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_input=False)
+        ]
+        raise SettingsError(f"the source's settings cannot be used: {'; '.join(problems)}") from None
+    context = SourceContext(
         spark=None if spark is None else lambda: spark,
         ledger=None if store is None else lambda: _ledger(store, name),
     )
-    return source_opening.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1, around)
+    return sources.open_source(checked, folder or Path.cwd(), os.cpu_count() or 1, context)
 
 
 def _ledger(store: Store, name: str) -> BookmarkAdmin:
@@ -365,8 +367,8 @@ def _ledger(store: Store, name: str) -> BookmarkAdmin:
 
 
 def open_store(*addresses: str, folder: Path | None = None) -> Store:
-    """A progress store by its address, as in headwater.yaml; of several the last one decides."""
-    return progress_opening.open_store([Secret(address) for address in addresses], folder or Path.cwd())
+    """A progress store by its address, as in headwater.yaml; of several levels the last one decides."""
+    return progress_stores.open_store([Secret(address) for address in addresses], folder or Path.cwd())
 
 
 def run_forever(pipelines: Sequence[Pipeline], stop: threading.Event, report: Report) -> Sequence[CycleResult]:
@@ -376,6 +378,6 @@ def run_forever(pipelines: Sequence[Pipeline], stop: threading.Event, report: Re
 
 @contextmanager
 def window(source: Source, store: Store, *, name: str) -> Iterator[PythonWindow]:
-    """Your Spark code, our mark: kept only if the block succeeds."""
+    """Your Spark code, our mark: it moves only if the block succeeds."""
     with python_window(source, store, name=name, owner=whoami()) as block:
         yield block

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.changes.positions import NOWHERE, KeyNumbers
+from headwater.changes.positions import ABSENT, KeyNumbers
 
 KEYS = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["", "a", "b", "é"])), max_size=30)
 
@@ -22,4 +22,4 @@ def test_rows_share_a_number_where_they_share_a_key(keys: list[tuple[int, str]],
     numbers = dict(zip(keys, made.of_rows.tolist(), strict=True))
     assert [numbers[key] for key in keys] == made.of_rows.tolist()
     assert sorted(numbers.values()) == list(range(len(made)))
-    assert made.find(columns(others)).tolist() == [numbers.get(key, NOWHERE) for key in others]
+    assert made.find(columns(others)).tolist() == [numbers.get(key, ABSENT) for key in others]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 Number = TypeVar("Number", np.int64, np.uint64)
 
 
-def sorted_once(*arrays: npt.NDArray[Number]) -> npt.NDArray[Number]:
+def sorted_distinct(*arrays: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """The distinct numbers of these arrays, ascending."""
     ordered = np.sort(np.concatenate(arrays) if len(arrays) > 1 else arrays[0])
     differs = np.ones(len(ordered), np.bool_)
@@ -89,7 +89,7 @@ def concat_positions(parts: list[Positions]) -> Positions:
 
 
 Numbers = npt.NDArray[np.int64]
-NOWHERE = -1
+ABSENT = -1
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ class KeyNumbers:
             encoded = column.dictionary_encode()
             values, indexes = encoded.dictionary, _numbers(encoded.indices)
             if number == 0:
-                known, numbers = np.arange(len(values)), indexes
+                pairs, numbers = np.arange(len(values)), indexes
             else:
-                known, numbers = np.unique(numbers * max(len(values), 1) + indexes, return_inverse=True)
-            self._columns.append(_Column(values, known))
+                pairs, numbers = np.unique(numbers * max(len(values), 1) + indexes, return_inverse=True)
+            self._columns.append(_Column(values, pairs))
         self.of_rows: Numbers = numbers
 
     def __len__(self) -> int:
@@ -119,16 +119,16 @@ class KeyNumbers:
         return len(self._columns[-1].pairs)
 
     def find(self, columns: Sequence[pa.Array]) -> Numbers:
-        """The number of each of these keys, or NOWHERE."""
+        """The number of each of these keys, or ABSENT."""
         numbers: Numbers = np.zeros(len(columns[0]), np.int64)
-        for known, column in zip(self._columns, columns, strict=True):
-            if not len(known.values):
-                return np.full(len(column), NOWHERE, np.int64)
-            indexes = _numbers(pc.index_in(column, value_set=known.values).fill_null(NOWHERE))
-            pairs = numbers * len(known.values) + indexes
-            at = np.minimum(np.searchsorted(known.pairs, pairs), len(known.pairs) - 1)
-            is_known = (numbers >= 0) & (indexes >= 0) & (known.pairs[at] == pairs)
-            numbers = np.where(is_known, at, NOWHERE)
+        for own, column in zip(self._columns, columns, strict=True):
+            if not len(own.values):
+                return np.full(len(column), ABSENT, np.int64)
+            indexes = _numbers(pc.index_in(column, value_set=own.values).fill_null(ABSENT))
+            pairs = numbers * len(own.values) + indexes
+            index = np.minimum(np.searchsorted(own.pairs, pairs), len(own.pairs) - 1)
+            present = (numbers >= 0) & (indexes >= 0) & (own.pairs[index] == pairs)
+            numbers = np.where(present, index, ABSENT)
         return numbers
 
 
@@ -156,12 +156,12 @@ class OrderedChanges:
 
 def order_changes(keys: Numbers, count: int, positions: Positions) -> OrderedChanges:
     """`keys` are the numbers of the rows' keys, of which there are `count`; some may have no row."""
-    of_key = np.bincount(keys, minlength=count)
+    counts = np.bincount(keys, minlength=count)
     rows = np.argsort(keys, kind="stable")
     # Most keys have one change: only those of the others are sorted by position.
-    several = np.flatnonzero((of_key > 1)[keys])
-    if len(several):
-        ordered = several[np.lexsort((positions.low[several], positions.high[several], keys[several]))]
-        rows[(of_key > 1)[keys[rows]]] = ordered
-    ends = np.cumsum(of_key)
-    return OrderedChanges(rows, ends - of_key, ends)
+    repeated = np.flatnonzero((counts > 1)[keys])
+    if len(repeated):
+        ordered = repeated[np.lexsort((positions.low[repeated], positions.high[repeated], keys[repeated]))]
+        rows[(counts > 1)[keys[rows]]] = ordered
+    ends = np.cumsum(counts)
+    return OrderedChanges(rows, ends - counts, ends)

@@ -1,7 +1,7 @@
-"""Rows before and after their changes: the origin of values that an event leaves out, and the versions of rows.
+"""Versions of rows, and the origin of values that a change event leaves out.
 
-A value that is left out is that of the row just before: of an earlier change in the batch, or of the table's row;
-after a change of key that row has the old key. A version holds from its change until the next change of its key, its
+A missing value is that of the row's previous version: an earlier change in the batch, or the table's row; after a
+change of key that version has the old key. A version is valid from its change until the next change of its key, its
 delete, or a truncate.
 """
 
@@ -21,7 +21,7 @@ class IncompleteChange:
     """A change that leaves values out."""
 
     missing: frozenset[str]
-    old_key: int | None = None  # the number of the row's old key, if the change gave it another
+    old_key: int | None = None  # the number of the row's old key, if the change has another one
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,20 @@ class MissingValues:
         if change is not None and change.old_key is not None:
             key = change.old_key
         before = self._positions.at(row)
-        for earlier in self._order.of_key(key)[::-1].tolist():
-            if self._positions.at(earlier) >= before:
+        for previous in self._order.of_key(key)[::-1].tolist():
+            if self._positions.at(previous) >= before:
                 continue
-            if earlier in self._deletes:
+            if previous in self._deletes:
                 origins.update(dict.fromkeys(missing))
                 return
-            other = self._incomplete.get(earlier)
-            present = missing - other.missing if other else set(missing)
-            origins.update(dict.fromkeys(present, InBatch(earlier)))
+            previous_change = self._incomplete.get(previous)
+            present = missing - previous_change.missing if previous_change else set(missing)
+            origins.update(dict.fromkeys(present, InBatch(previous)))
             missing -= present
             if not missing:
                 return
-            if other is not None and other.old_key is not None:
-                self._trace(earlier, key, missing, origins)
+            if previous_change is not None and previous_change.old_key is not None:
+                self._trace(previous, key, missing, origins)
                 return
         origins.update(dict.fromkeys(missing, InTable(key, before, is_old_key)))
 
@@ -126,25 +126,25 @@ def intervals(points: Points, truncates: Mapping[int, int], without: Bools | Non
     if without is not None:
         order = order[~without[order]]
     key, high, low = points.key[order], positions.high[order], positions.low[order]
-    again = np.zeros(len(order), np.bool_)
-    again[1:] = (key[1:] == key[:-1]) & (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    order = order[~again]
-    key, here = points.key[order], positions[order]
+    duplicates = np.zeros(len(order), np.bool_)
+    duplicates[1:] = (key[1:] == key[:-1]) & (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    order = order[~duplicates]
+    key, begins = points.key[order], positions[order]
     follows = np.zeros(len(order), np.bool_)
     follows[:-1] = key[1:] == key[:-1]
-    after = np.minimum(np.arange(len(order)) + 1, max(len(order) - 1, 0))
-    until, until_time = here[after], points.time[order][after]
+    next_ = np.minimum(np.arange(len(order)) + 1, max(len(order) - 1, 0))
+    until, until_time = begins[next_], points.time[order][next_]
     for position, time in sorted(truncates.items(), reverse=True):
-        at = Positions.same(position, len(order))
-        earlier = (at > here) & (~follows | (until > at))
-        until.high[earlier], until.low[earlier] = at.high[earlier], at.low[earlier]
-        until_time = np.where(earlier, time, until_time)
-        follows = follows | earlier
+        truncate = Positions.same(position, len(order))
+        truncated = (truncate > begins) & (~follows | (until > truncate))
+        until.high[truncated], until.low[truncated] = truncate.high[truncated], truncate.low[truncated]
+        until_time = np.where(truncated, time, until_time)
+        follows = follows | truncated
     versions = np.flatnonzero(~points.deletes[order])
-    number = np.full(len(order), NONE)
-    number[versions] = np.arange(len(versions))
-    before = np.concatenate([[NONE], number[:-1]])[: len(order)]
-    begins_there = np.zeros(len(order), np.bool_)
-    begins_there[1:] = (key[1:] == key[:-1]) & (until.high[:-1] == here.high[1:]) & (until.low[:-1] == here.low[1:])
-    before = np.where(begins_there, before, NONE)
+    version_number = np.full(len(order), NONE)
+    version_number[versions] = np.arange(len(versions))
+    before = np.concatenate([[NONE], version_number[:-1]])[: len(order)]
+    adjacent = np.zeros(len(order), np.bool_)
+    adjacent[1:] = (key[1:] == key[:-1]) & (until.high[:-1] == begins.high[1:]) & (until.low[:-1] == begins.low[1:])
+    before = np.where(adjacent, before, NONE)
     return Intervals(order[versions], follows[versions], until[versions], until_time[versions], before[versions])

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headwater.cli.commands.verify import is_right, verified_json, verified_text
+from headwater.cli.commands.verify import is_right, report_json, report_text
 from headwater.engine.verify.digest import KEY, Differences
-from headwater.engine.verify.report import Compared, Refused, Repaired, Verified
+from headwater.engine.verify.report import ComparedTable, RepairedTable, SkippedTable, VerifyReport
 from headwater.model.marks import ColumnMark
 from headwater.model.types import CursorType
 from tests.support.command_line import Headwater, Shop
@@ -21,8 +21,8 @@ def keys(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), **hashes})
 
 
-def verified(missing=(), different=(), extra=(), *, follows_deletes: bool = False) -> Verified:
-    table = Compared(
+def verified(missing=(), different=(), extra=(), *, follows_deletes: bool = False) -> VerifyReport:
+    table = ComparedTable(
         sink="1:iceberg",
         stream="orders",
         table="lake.shop.orders",
@@ -33,22 +33,22 @@ def verified(missing=(), different=(), extra=(), *, follows_deletes: bool = Fals
         source_rows=1000,
         table_rows=1001,
         waiting=3,
-        aside=2,
-        found=Differences(keys(*missing), keys(*different), keys(*extra)),
+        rejected=2,
+        differences=Differences(keys(*missing), keys(*different), keys(*extra)),
         follows_deletes=follows_deletes,
         is_bag=False,
         seconds=1.5,
     )
     mark = ColumnMark("id", CursorType.INTEGER, 9)
-    return Verified("orders", mark, (table,), (Refused("2:iceberg", "orders", "mode replace: no"),), 2.0)
+    return VerifyReport("orders", mark, (table,), (SkippedTable("2:iceberg", "orders", "mode replace: no"),), 2.0)
 
 
-def repaired(found: Verified, *, landed: int = 0, removed: int = 0, left: int = 0) -> Verified:
-    return replace(found, repaired=(Repaired("1:iceberg", "orders", landed, removed, left),), was_repaired=True)
+def repaired(found: VerifyReport, *, landed: int = 0, removed: int = 0, left: int = 0) -> VerifyReport:
+    return replace(found, repaired=(RepairedTable("1:iceberg", "orders", landed, removed, left),), was_repaired=True)
 
 
-def text(found: Verified, *, keep_extra: bool = False) -> str:
-    return verified_text(found, 3, keep_extra=keep_extra)
+def text(found: VerifyReport, *, keep_extra: bool = False) -> str:
+    return report_text(found, 3, keep_extra=keep_extra)
 
 
 def test_what_was_left_out_is_said():
@@ -65,7 +65,7 @@ def test_differences_show_keys_alone():
     assert "  missing (id): 1, 2, 3, …\n" in text(found)
     assert "  extra (id): 900\n" in text(found)
     assert text(found).endswith("different, in 2.0 s")
-    data = json.loads(json.dumps(verified_json(found, 2, keep_extra=False)))
+    data = json.loads(json.dumps(report_json(found, 2, keep_extra=False)))
     assert data["equal"] is False
     assert data["repaired"] is None
     assert data["tables"][0]["missing"] == 7

@@ -25,7 +25,7 @@ def test_a_java_that_spark_cannot_use_is_refused_by_its_version(java_home, shown
     java = java_home / "bin" / "java"
     java.write_text(f"#!/bin/sh\necho '{shown}' >&2\n")
     java.chmod(0o755)
-    with pytest.raises(JavaMissing, match=r"Java 17 or 21 is needed, and .* is version (1|25|unknown)"):
+    with pytest.raises(JavaMissing, match=r"Java 17 or 21 is required; .* is version (1|25|unknown)"):
         find_java()
 
 

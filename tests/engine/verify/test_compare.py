@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.verify.compare import without_rejects
-from headwater.engine.verify.digest import KEY, ROW, Differences, bag_differences, differences
+from headwater.engine.verify.digest import KEY, ROW, Differences, compare_bags, compare_keys
 from headwater.model.rows import Reject
 
 ROWS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=25)
@@ -34,14 +34,14 @@ def test_of_every_key_the_table_has_one_row_and_it_is_the_sources(source, table)
     different = sorted(
         key for key in here.keys() & there.keys() if len(there[key]) > 1 or there[key][0] not in here[key]
     )
-    assert ids(differences(listed(source), listed(table), ["id"])) == (missing, different, extra)
+    assert ids(compare_keys(listed(source), listed(table), ["id"])) == (missing, different, extra)
 
 
 @given(ROWS, ROWS)
 def test_in_a_bag_every_row_counts_as_often_as_it_is_there(source, table):
     here, there = Counter(source), Counter(table)
     missing, extra = sorted({key for key, _ in here - there}), sorted({key for key, _ in there - here})
-    assert ids(bag_differences(listed(source), listed(table), ["id"])) == (missing, [], extra)
+    assert ids(compare_bags(listed(source), listed(table), ["id"])) == (missing, [], extra)
 
 
 def test_an_earlier_version_of_a_row_that_cannot_be_kept_is_no_row_too_many():

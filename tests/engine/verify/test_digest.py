@@ -81,11 +81,11 @@ def test_rows_at_the_edges_of_their_types(spark, namespace):
     frame = partial(read_by_spark, lake.table("s").quoted, snapshot.snapshot, arrow.splits[0].columns)
     by_spark = Rows("s", kinds, frame=frame)
     tables = [
-        digests.listed(rows, lambda: spark, RowCounter(lambda _: None)).sort_by("id") for rows in (arrow, by_spark)
+        digests.list_keys(rows, lambda: spark, RowCounter(lambda _: None)).sort_by("id") for rows in (arrow, by_spark)
     ]
     assert tables[0].column("id").to_pylist() == [1, 2, 3, 4, 5, 6]
     assert tables[0].equals(tables[1])
-    here = digests.listed(
+    here = digests.list_keys(
         rows_of([*EDGES, {"id": 5, "small": 1}, {"id": 6, "text": "again"}]), lambda: spark, RowCounter(lambda _: None)
     )
     assert here.sort_by("id").select([*KEY, *ROW]).equals(tables[0].select([*KEY, *ROW]))

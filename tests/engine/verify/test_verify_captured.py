@@ -10,7 +10,7 @@ import pytest
 
 from headwater.api import Project
 from headwater.config.load import load_project
-from headwater.engine.verify.report import Verified
+from headwater.engine.verify.report import VerifyReport
 from headwater.engine.verify.verify import VerifyRequest
 from tests.engine.verify.yard import found
 from tests.flows.postgres.captured_yard import KEYS, Load, Yard
@@ -34,13 +34,13 @@ def yard(database, tmp_path, namespace):
     built.drop_slot()
 
 
-def verify(yard: Yard, spark, *, repair: bool = False, **order) -> Verified:
+def verify(yard: Yard, spark, *, repair: bool = False, **order) -> VerifyReport:
     with Project(load_project(yard.folder), yard.folder, spark=spark) as project:
         pipeline = project.pipelines([yard.folder / "yard.yaml"])[0]
         return pipeline.verify(VerifyRequest(**order), repair=(lambda _: True) if repair else None)
 
 
-def differing(verified: Verified) -> dict[tuple[str, str], dict]:
+def differing(verified: VerifyReport) -> dict[tuple[str, str], dict]:
     tables = enumerate(verified.tables)
     return {(one.sink, one.stream): found(verified, number) for number, one in tables if not one.is_equal}
 
@@ -53,7 +53,7 @@ def test_captured_tables_and_their_history_are_compared_at_one_place_in_the_log(
     assert {(one.sink, one.stream) for one in verified.tables} == {
         (sink, f"public.{name}") for sink in ("2:iceberg", "3:iceberg") for name in KEYS
     }
-    assert {one.sink for one in verified.refused} == {"1:iceberg"}
+    assert {one.sink for one in verified.skipped} == {"1:iceberg"}
 
 
 def test_damage_of_every_kind_is_found_and_repaired_without_being_asked_for_extra_rows(yard, spark):

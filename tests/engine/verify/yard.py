@@ -12,7 +12,7 @@ import psycopg
 from headwater.api import Pipeline, Project
 from headwater.config.load import load_project
 from headwater.engine.result import CycleResult
-from headwater.engine.verify.report import Verified
+from headwater.engine.verify.report import VerifyReport
 from headwater.engine.verify.verify import VerifyRequest
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class Yard:
         assert result.error is None, result.error
         return result
 
-    def verify(self, **order: Any) -> Verified:
+    def verify(self, **order: Any) -> VerifyReport:
         project, pipeline = self.open()
         with project:
             return pipeline.verify(VerifyRequest(**order))
 
-    def repair(self, faults=None, **order: Any) -> Verified:
+    def repair(self, faults=None, **order: Any) -> VerifyReport:
         project, pipeline = self.open(faults)
         with project:
             return pipeline.verify(VerifyRequest(**order), repair=lambda _: True)
@@ -77,7 +77,7 @@ class Yard:
             return list(pipeline.history(5))
 
 
-def found(verified: Verified, table: int = 0) -> dict[str, list]:
+def found(verified: VerifyReport, table: int = 0) -> dict[str, list]:
     """The keys that differ, by kind."""
     one = verified.tables[table]
     shown = one.examples(1_000_000)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.services.stack.postgres import THROW_AWAY, Postgres, client_program
+from headwater.services.stack.postgres import NO_FSYNC, Postgres, client_program
 from headwater.services.stack.service import Service, running
 from headwater.sources.postgres.guard.wal_messages import PREFIX, label_note
 from tests.flows.postgres.captured_yard import Held, Load, Yard
@@ -148,7 +148,7 @@ class Storm:
 
 
 def storm(kills: int, seed: int, rate: int, folder: Path, spark, namespace: str) -> Storm:
-    with running(Postgres(THROW_AWAY), folder / "server") as server:
+    with running(Postgres(NO_FSYNC), folder / "server") as server:
         database = server.address["url"]
         subprocess.run([client_program("pgbench"), "-i", "-q", "-s", "1", database], capture_output=True, check=True)
         with psycopg.connect(database, autocommit=True) as connection:

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.api import Project
 from headwater.config.load import load_project
-from headwater.services.stack.postgres import THROW_AWAY, Postgres
+from headwater.services.stack.postgres import NO_FSYNC, Postgres
 from headwater.services.stack.service import Service, running
 from tests.flows.postgres.captured_yard import Load, Yard
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Service]:
     """A server of its own: it is stopped, and what it keeps is bounded."""
-    with running(Postgres({**THROW_AWAY, "max_slot_wal_keep_size": "32MB"}), tmp_path / "server") as service:
+    with running(Postgres({**NO_FSYNC, "max_slot_wal_keep_size": "32MB"}), tmp_path / "server") as service:
         yield service
     service.remove()
 

@@ -13,7 +13,7 @@ from headwater.cli.output import Output, mark_json, table
 from headwater.model.errors import InputError
 
 if TYPE_CHECKING:
-    from headwater.engine.verify.report import Compared, Repaired, Verified
+    from headwater.engine.verify.report import ComparedTable, RepairedTable, VerifyReport
     from headwater.model.marks import Json
 
 DIFFERENT = 1  # the exit code
@@ -41,7 +41,7 @@ def verify(
     sink: Annotated[
         str,
         typer.Option(
-            "--sink", metavar="LABEL", help="Only this sink: 2:iceberg, or 2. Default: all that can be verified."
+            "--sink", metavar="ID", help="Only this sink: 2:iceberg, or 2. Default: all that can be verified."
         ),
     ] = "",
     ranges: Annotated[
@@ -70,92 +70,92 @@ def verify(
         raise InputError("--delete-extra needs --repair and excludes --keep-extra", hint="choose one")
     request = VerifyRequest(tuple(stream or ()), sink, ranges, seconds_of("--wait", wait), delete_extra)
 
-    def agree(differences: Verified) -> bool:
-        if keep_extra and not any(_differences(table, keep_extra=True) for table in differences.tables):
+    def ask(report: VerifyReport) -> bool:
+        if keep_extra and not any(_differences(table, keep_extra=True) for table in report.tables):
             return False
-        out.say(verified_text(differences, examples, keep_extra=keep_extra))
+        out.say(report_text(report, examples, keep_extra=keep_extra))
         confirm(out, "repair", yes=yes)
         return True
 
     # A live display and a question do not share a terminal.
     log = contextlib.nullcontext() if repair and not yes else event_log(out.err)
     with log as events, opened_project(flags, out, [file] if file else [], events) as project:
-        verified = pipeline_named(project, name, file).verify(request, repair=agree if repair else None)
+        report = pipeline_named(project, name, file).verify(request, repair=ask if repair else None)
     out.value(
-        verified_json(verified, examples, keep_extra=keep_extra),
-        verified_text(verified, examples, keep_extra=keep_extra),
+        report_json(report, examples, keep_extra=keep_extra),
+        report_text(report, examples, keep_extra=keep_extra),
     )
-    if not is_right(verified, keep_extra=keep_extra):
+    if not is_right(report, keep_extra=keep_extra):
         raise typer.Exit(DIFFERENT)
 
 
-def _differences(result: Compared, *, keep_extra: bool) -> int:
+def _differences(result: ComparedTable, *, keep_extra: bool) -> int:
     """The number of rows to repair."""
     counts = result.counts
     return counts["missing"] + counts["different"] + (0 if keep_extra else counts["extra"])
 
 
-def is_right(verified: Verified, *, keep_extra: bool) -> bool:
-    """Whether no differences are left."""
-    done = {(result.sink, result.stream): result for result in verified.repaired}
+def is_right(report: VerifyReport, *, keep_extra: bool) -> bool:
+    """Whether no differences remain."""
+    repaired = {(result.sink, result.stream): result for result in report.repaired}
     return all(
-        _remaining(result, done.get((result.sink, result.stream)), keep_extra=keep_extra) == 0
-        for result in verified.tables
+        _remaining(result, repaired.get((result.sink, result.stream)), keep_extra=keep_extra) == 0
+        for result in report.tables
     )
 
 
-def _remaining(result: Compared, repaired: Repaired | None, *, keep_extra: bool) -> int:
+def _remaining(result: ComparedTable, repaired: RepairedTable | None, *, keep_extra: bool) -> int:
     if repaired is None:
         return _differences(result, keep_extra=keep_extra)
     extra = 0 if keep_extra or result.follows_deletes else result.counts["extra"] - repaired.removed
-    return repaired.left + max(extra, 0)
+    return repaired.unrepaired + max(extra, 0)
 
 
-def verified_json(verified: Verified, examples: int, *, keep_extra: bool) -> dict[str, Json]:
+def report_json(report: VerifyReport, examples: int, *, keep_extra: bool) -> dict[str, Json]:
     """The public JSON shape."""
     return {
-        "pipeline": verified.pipeline,
-        "mark": mark_json(verified.mark),
-        "equal": is_right(verified, keep_extra=keep_extra),
-        "tables": [{**result.to_json(examples), "mark": mark_json(result.mark)} for result in verified.tables],
-        "refused": [result.to_json() for result in verified.refused],
-        "repaired": [result.to_json() for result in verified.repaired] if verified.was_repaired else None,
-        "seconds": round(verified.seconds, 3),
+        "pipeline": report.pipeline,
+        "mark": mark_json(report.mark),
+        "equal": is_right(report, keep_extra=keep_extra),
+        "tables": [{**result.to_json(examples), "mark": mark_json(result.mark)} for result in report.tables],
+        "refused": [result.to_json() for result in report.skipped],
+        "repaired": [result.to_json() for result in report.repaired] if report.was_repaired else None,
+        "seconds": round(report.seconds, 3),
     }
 
 
-def verified_text(verified: Verified, examples: int, *, keep_extra: bool) -> str:
+def report_text(report: VerifyReport, examples: int, *, keep_extra: bool) -> str:
     """The same for people."""
-    lines = [f"{verified.pipeline}: compared at {verified.mark}"]
+    lines = [f"{report.pipeline}: compared at {report.mark}"]
     columns = ("table", "source", "ranges", "rows", "missing", "different", "extra")
     rows = [
         (result.table, result.stream, result.ranges, result.table_rows, *result.counts.values())
-        for result in verified.tables
+        for result in report.tables
     ]
     lines += [table(columns, rows)] if rows else []
-    for result in verified.tables:
-        if result.mark not in (None, verified.mark):
+    for result in report.tables:
+        if result.mark not in (None, report.mark):
             lines.append(f"  {result.table} was compared at {result.mark}")
         lines += _remarks(result, examples)
-    lines += [f"not compared: {result.stream} in {result.sink}: {result.why}" for result in verified.refused]
-    for done in verified.repaired:
-        left = f", {done.left:,} not found in the source" if done.left else ""
+    lines += [f"not compared: {result.stream} in {result.sink}: {result.why}" for result in report.skipped]
+    for repaired in report.repaired:
+        unrepaired = f", {repaired.unrepaired:,} not found in the source" if repaired.unrepaired else ""
         lines.append(
-            f"repaired {done.stream} in {done.sink}: {done.landed:,} rows landed, {done.removed:,} removed{left}"
+            f"repaired {repaired.stream} in {repaired.sink}: {repaired.landed:,} rows landed, {repaired.removed:,} removed{unrepaired}"
         )
-    right = is_right(verified, keep_extra=keep_extra)
-    verdict = "repaired" if right and verified.was_repaired else "equal" if right else "different"
-    return "\n".join([*lines, f"{verdict}, in {verified.seconds:.1f} s"])
+    right = is_right(report, keep_extra=keep_extra)
+    verdict = "repaired" if right and report.was_repaired else "equal" if right else "different"
+    return "\n".join([*lines, f"{verdict}, in {report.seconds:.1f} s"])
 
 
-def _remarks(result: Compared, examples: int) -> Iterator[str]:
+def _remarks(result: ComparedTable, examples: int) -> Iterator[str]:
     from headwater.engine.verify.report import key_text
 
-    for kind, keys in result.examples(examples).items():
+    for difference, keys in result.examples(examples).items():
         if keys:
-            more = ", …" if result.counts[kind] > len(keys) else ""
-            yield f"  {kind} ({', '.join(result.key)}): {', '.join(map(key_text, keys))}{more}"
+            more = ", …" if result.counts[difference] > len(keys) else ""
+            yield f"  {difference} ({', '.join(result.key)}): {', '.join(map(key_text, keys))}{more}"
     if result.waiting:
         yield f"  {result.waiting:,} rows of {result.stream} not compared: no window has read them yet"
-    if result.aside:
-        yield f"  {result.aside:,} rows of {result.stream} are rejected"
+    if result.rejected:
+        yield f"  {result.rejected:,} rows of {result.stream} are rejected"

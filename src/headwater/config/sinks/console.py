@@ -10,7 +10,7 @@ from headwater.config.settings import Settings
 
 
 class ConsoleSinkSettings(Settings):
-    """Print rows, for a look at what comes through."""
+    """Print rows, to see what a pipeline reads."""
 
     limit: int = Field(default=20, ge=0)
     """Rows shown per stream and window."""

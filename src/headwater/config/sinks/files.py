@@ -19,11 +19,11 @@ class FilesSinkSettings(Settings):
     format: Literal["parquet", "json", "csv"] = "parquet"
     """Of the files; json has one object a line, csv a header."""
     publish: Literal["auto", "rename", "manifest"] = "auto"
-    """rename: the folder appears whole. manifest: files count once the window's manifest names them."""
+    """rename: the folder appears with all its files. manifest: files count once the window's manifest names them."""
     layout: Literal["windows", "connect"] = "windows"
     """windows: as `format` and `publish` say. connect: messages of a kafka source, one JSON object a line, in `topic/partition=N/topic+N+offset.json`; see docs/how-to/manage-connect.md."""
     fields: Literal["all", "value"] = "all"
-    """For `layout: connect`. all: a line holds key, value, offset, partition, timestamp and headers, as far as the source's metadata has them. value: the unchanged value alone."""
+    """For `layout: connect`. all: a line holds key, value, offset, partition, timestamp and headers, as far as the source's metadata has them. value: only the unchanged value."""
     file_offsets: int = Field(default=10_000, gt=0)
     """For `layout: connect`: how many offsets a file holds at most."""
     s3: S3Settings | None = None
@@ -44,19 +44,19 @@ class FilesSinkSettings(Settings):
         return self
 
 
-def check_holds_messages(source: KafkaSourceSettings | None, kind: str, *, transformed: bool) -> None:
+def check_holds_messages(source: KafkaSourceSettings | None, source_type: str, *, transformed: bool) -> None:
     """Files are named by topic, partition and offset, and hold messages unchanged (G12)."""
-    wanted = "files with layout: connect"
+    subject = "files with layout: connect"
     if source is None:
-        raise ValueError(f"{wanted} are named by Kafka's offsets, and the source is {kind}; leave layout out")
+        raise ValueError(f"{subject} are named by Kafka's offsets, and the source is {source_type}; leave layout out")
     if source.format not in ("text", "binary"):
-        raise ValueError(f"{wanted} hold messages unchanged; write source.kafka.format: text (or binary)")
-    named = source.metadata_columns
+        raise ValueError(f"{subject} hold messages unchanged; write source.kafka.format: text (or binary)")
+    columns = source.metadata_columns
     for name in ("partition", "offset"):
-        if name not in named:
-            raise ValueError(f"{wanted} need {name} among source.kafka.metadata")
-    for name, column in named.items():
+        if name not in columns:
+            raise ValueError(f"{subject} need {name} among source.kafka.metadata")
+    for name, column in columns.items():
         if column != f"kafka_{name}":
-            raise ValueError(f"{wanted} find {name} in kafka_{name}; write source.kafka.metadata as a list")
+            raise ValueError(f"{subject} find {name} in kafka_{name}; write source.kafka.metadata as a list")
     if transformed:
-        raise ValueError(f"{wanted} hold messages unchanged; remove the transform")
+        raise ValueError(f"{subject} hold messages unchanged; remove the transform")

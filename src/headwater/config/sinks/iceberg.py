@@ -91,21 +91,21 @@ class PartitionField:
     @property
     def name(self) -> str:
         """The partition field's own name; Iceberg wants one that no column has."""
-        kind = self.transform.partition("[")[0]
-        return self.column if kind == "identity" else f"{self.column}_{kind}"
+        transform = self.transform.partition("[")[0]
+        return self.column if transform == "identity" else f"{self.column}_{transform}"
 
 
 def parse_partition_field(text: str) -> PartitionField:
     """`day(updated_at)` → the field. Raises ValueError with what to write instead."""
     text = text.strip()
-    call = _CALL.fullmatch(text)
-    if call is None:
+    match = _CALL.fullmatch(text)
+    if match is None:
         if not text:
             raise ValueError(f"an empty partition field; {_USAGE}")
         return PartitionField(text, "identity")
-    name, width = call["name"].lower(), call["width"]
+    name, width = match["name"].lower(), match["width"]
     if name in _PLAIN and width is None:
-        return PartitionField(call["column"], name)
+        return PartitionField(match["column"], name)
     if name in _WITH_WIDTH and width is not None and width.isdecimal() and int(width) > 0:
-        return PartitionField(call["column"], f"{name}[{int(width)}]")
+        return PartitionField(match["column"], f"{name}[{int(width)}]")
     raise ValueError(f"{text!r} is not a partition field; {_USAGE}")

@@ -12,7 +12,7 @@ from headwater.config.settings import Duration, Settings
 from headwater.config.sources.kafka import KafkaClientSettings, OptionValue
 
 # The sink's guarantees depend on these; another value would break them silently.
-_OURS = {
+_FIXED_OPTIONS = {
     "acks": "every message waits for all in-sync replicas",
     "request.required.acks": "every message waits for all in-sync replicas",
     "enable.idempotence": "a resend of librdkafka must not write a message twice",
@@ -25,7 +25,7 @@ _OURS = {
 _TOPIC = re.compile(r"[A-Za-z0-9._\-]+")
 _PLACEHOLDER = re.compile(r"\{([^}]*)\}")
 _PLACEHOLDERS = {"stream", "schema", "table"}
-_LONGEST_TOPIC = 249
+_MAX_TOPIC_LENGTH = 249
 
 
 class CreateTopicSettings(Settings):
@@ -77,9 +77,9 @@ class KafkaSinkSettings(KafkaClientSettings):
         if unknown:
             raise ValueError(f"{{{min(unknown)}}} is unknown; write {{stream}}, {{schema}} or {{table}}")
         fixed = _PLACEHOLDER.sub("x", topic)
-        if not _TOPIC.fullmatch(fixed) or fixed in {".", ".."} or len(fixed) > _LONGEST_TOPIC:
+        if not _TOPIC.fullmatch(fixed) or fixed in {".", ".."} or len(fixed) > _MAX_TOPIC_LENGTH:
             raise ValueError(
-                f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most {_LONGEST_TOPIC} of them"
+                f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most {_MAX_TOPIC_LENGTH} of them"
             )
         return topic
 
@@ -93,7 +93,7 @@ class KafkaSinkSettings(KafkaClientSettings):
     @field_validator("options")
     @classmethod
     def _keeps_the_promise(cls, options: dict[str, OptionValue]) -> dict[str, OptionValue]:
-        for name, why in _OURS.items():
+        for name, why in _FIXED_OPTIONS.items():
             if name in options:
                 raise ValueError(f"{name} cannot be set here: {why}")
         return options

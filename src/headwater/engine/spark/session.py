@@ -47,11 +47,11 @@ class SessionHolder:
         folder: Path,
         jars: Callable[[], Sequence[Path]],
         *,
-        given: SparkSession | None = None,
+        session: SparkSession | None = None,
     ) -> None:
         self._settings, self._folder, self._jars = settings, folder, jars
         self._lock = threading.Lock()
-        self._given, self._session = given, given
+        self._foreign, self._session = session, session  # one that we did not start, and must not stop
 
     @property
     def started(self) -> bool:
@@ -60,10 +60,10 @@ class SessionHolder:
     def __call__(self) -> SparkSession:
         with self._lock:
             if self._session is None:
-                found = _is_there_one()
+                shared = _session_exists()
                 self._session = start_session(self._settings, self._folder, self._jars())
-                if found:
-                    self._given = self._session  # Spark has one session per process: we share it with others
+                if shared:  # Spark has one session per process
+                    self._foreign = self._session
             return self._session
 
     def for_pipeline(self, name: str) -> SparkSession:
@@ -72,22 +72,16 @@ class SessionHolder:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return session
 
-    def cancel(self) -> None:
-        """Abandon the jobs under way; their cycles fail and leave their intents to the next run."""
-        with self._lock:
-            if self._session is not None:
-                self._session.sparkContext.cancelAllJobs()
-
     def stop(self) -> None:
-        """End the session, unless it was given to us."""
+        """End the session, unless the caller passed it in."""
         with self._lock:
-            if self._session is not None and self._given is None:
+            if self._session is not None and self._foreign is None:
                 self._session.stop()
-            self._session = self._given
+            self._session = self._foreign
 
 
-def _is_there_one() -> bool:
-    """True if this process, a notebook, has a session already."""
+def _session_exists() -> bool:
+    """True if this process, such as a notebook, has a session already."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark import SparkContext
@@ -108,13 +102,13 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
 
     conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
     conf.setAll(list(session_conf(settings, folder, jars).items()))
-    if not _is_there_one():
+    if not _session_exists():
         for name, value in _worker_sockets(settings).items():
             conf.setIfMissing(name, value)
         log = folder / ".headwater" / "spark.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as spark_log:
-            # The JVM's own talk goes to a file: the terminal belongs to the user's pipelines.
+            # The JVM's output goes to a file: the terminal belongs to the user's pipelines.
             gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -181,13 +175,13 @@ class Java:
 def find_java() -> Java:
     """The Java of JAVA_HOME, else of the PATH. Raises JavaMissing with one clear sentence."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None or not Path(found).exists():
+    executable = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if executable is None or not Path(executable).exists():
         where = f"JAVA_HOME={home}" if home else "the PATH"
         raise JavaMissing(f"Java 17 or 21 is required; none found in {where}", hint=_HINT)
-    shown = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
-    match = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
+    result = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(\d+)', result.stderr + result.stdout)
     version = int(match[1]) if match else 0
     if version not in SUPPORTED:
-        raise JavaMissing(f"Java 17 or 21 is needed, and {found} is version {version or 'unknown'}", hint=_HINT)
-    return Java(Path(found), version)
+        raise JavaMissing(f"Java 17 or 21 is required; {executable} is version {version or 'unknown'}", hint=_HINT)
+    return Java(Path(executable), version)

@@ -1,8 +1,8 @@
 """A pipeline's transform: Spark SQL over `rows`, or a Python function from DataFrame to DataFrame.
 
-Lazy: nothing runs before a sink asks. A Python function must stay lazy too, and must give the same rows for
-the same window: a retry applies it again. Its module is loaded from the pipeline's folder once per process
-and travels to Spark's workers by value, with the modules beside it, so UDFs need nothing installed there.
+Lazy: no job runs before a sink reads. A Python function must stay lazy too, and must return the same rows for
+the same window: a retry calls it again. Its module is loaded from the pipeline's folder once per process
+and pickled by value for Spark's workers, with the modules beside it, so UDFs need nothing installed there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headwater.model.spark.schema import arrow_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_LONGEST_REASON = 400
+_MAX_REASON_LENGTH = 400
 
 
 def apply_transform(
@@ -36,29 +36,28 @@ def apply_transform(
 ) -> Rows:
     """The rows after the transform, which only Spark can read; `folder` is the pipeline file's.
 
-    Spark analyses the transform here, for the columns; no job runs. What a transform drops is refused by the sinks
-    that need it.
+    Spark analyses the transform here, for the columns; no job runs. A sink refuses rows that lack a column it needs.
     """
     frame = _TransformedFrame(rows, transform, folder)
     schema = arrow_schema(frame(spark()).schema)
 
-    def surviving(columns: tuple[str, ...]) -> tuple[str, ...]:
+    def if_complete(columns: tuple[str, ...]) -> tuple[str, ...]:
         return columns if set(columns) <= set(schema.names) else ()
 
     changes = rows.changes
     if changes:
-        beside = {*CHANGE_COLUMNS, *(name for name in rows.schema.names if name not in changes.table_columns)}
+        change_columns = {*CHANGE_COLUMNS, *(name for name in rows.schema.names if name not in changes.table_columns)}
         changes = Changes(
-            table_columns=tuple(name for name in schema.names if name not in beside),
-            event_key=surviving(changes.event_key),
+            table_columns=tuple(name for name in schema.names if name not in change_columns),
+            event_key=if_complete(changes.event_key),
             arrival=changes.arrival if changes.arrival in schema.names else "",
             dropped=tuple(name for name in (*CHANGE_COLUMNS, *rows.key) if name not in schema.names),
         )
     return replace(
         rows,
         schema=schema,
-        key=surviving(rows.key),
-        order=surviving(rows.order),
+        key=if_complete(rows.key),
+        order=if_complete(rows.order),
         splits=None,
         frame=frame,
         changes=changes,
@@ -66,29 +65,29 @@ def apply_transform(
 
 
 class _TransformedFrame:
-    """Made once per session: the user's function is called once per window, however many sinks there are."""
+    """Built once per session: the user's function is called once per window, however many sinks there are."""
 
     def __init__(self, rows: Rows, transform: str | PythonTransformSettings, folder: Path) -> None:
         self._rows, self._transform, self._folder = rows, transform, folder
-        self._made: tuple[SparkSession, DataFrame] | None = None
+        self._cached: tuple[SparkSession, DataFrame] | None = None
 
     def __call__(self, spark: SparkSession) -> DataFrame:
-        if self._made is None or self._made[0] is not spark:
-            self._made = (spark, self._make(spark))
-        return self._made[1]
+        if self._cached is None or self._cached[0] is not spark:
+            self._cached = (spark, self._build(spark))
+        return self._cached[1]
 
-    def _make(self, spark: SparkSession) -> DataFrame:
+    def _build(self, spark: SparkSession) -> DataFrame:
         frame, stream = self._rows.dataframe(spark), self._rows.stream
         if isinstance(self._transform, PythonTransformSettings):
-            return _through_function(frame, self._transform.python, self._folder, stream)
-        return _through_sql(frame, self._transform, spark, stream)
+            return _apply_function(frame, self._transform.python, self._folder, stream)
+        return _apply_sql(frame, self._transform, spark, stream)
 
 
-def _through_sql(frame: DataFrame, text: str, spark: SparkSession, stream: str) -> DataFrame:
+def _apply_sql(frame: DataFrame, text: str, spark: SparkSession, stream: str) -> DataFrame:
     from pyspark.errors import PySparkException
 
-    # The view has a name of its own, so that pipelines in other threads never meet it; `rows` is a name
-    # only inside this query. In parentheses nothing but a query can stand: a transform changes no table.
+    # The view's name is unique, so pipelines in other threads never see it; `rows` is a name only inside
+    # this query. The parentheses admit a query only: a transform cannot change a table.
     view = f"headwater_rows_{uuid.uuid4().hex}"
     query = text.strip().rstrip(";")
     frame.createTempView(view)
@@ -96,30 +95,30 @@ def _through_sql(frame: DataFrame, text: str, spark: SparkSession, stream: str) 
         return spark.sql(f"WITH rows AS (SELECT * FROM {view}) SELECT * FROM ({query}\n)")  # noqa: S608 - the user's own
     except PySparkException as error:
         raise TransformFailed(
-            f"the transform of {stream} is no query that Spark understands: {_first_line(error).replace(view, 'rows')}",
+            f"Spark cannot parse or resolve the transform of {stream}: {_first_line(error).replace(view, 'rows')}",
             hint=f"rows has the columns {', '.join(frame.columns)}",
         ) from error
     finally:
         spark.catalog.dropTempView(view)
 
 
-def _through_function(frame: DataFrame, reference: str, folder: Path, stream: str) -> DataFrame:
+def _apply_function(frame: DataFrame, reference: str, folder: Path, stream: str) -> DataFrame:
     from pyspark.sql import DataFrame
 
     function = load_function(reference, folder)
     try:
         with imports_from(folder), sent_by_value(folder):
-            given = function(frame)
-            if isinstance(given, DataFrame):
-                given.schema  # noqa: B018 - Spark's analysis happens here, and so do its errors
-                return given
+            result = function(frame)
+            if isinstance(result, DataFrame):
+                result.schema  # noqa: B018 - Spark's analysis happens here, and so do its errors
+                return result
     except Exception as error:
         raise TransformFailed(
             f"the transform {reference} failed on {stream}: {type(error).__name__}: {_first_line(error)}",
             hint=f"it got the columns {', '.join(frame.columns)}",
         ) from error
     raise TransformFailed(
-        f"the transform {reference} gave {type(given).__name__} for {stream}, and must give a DataFrame",
+        f"the transform {reference} returned {type(result).__name__} for {stream}, not a DataFrame",
         hint="end it with: return df",
     )
 
@@ -127,7 +126,7 @@ def _through_function(frame: DataFrame, reference: str, folder: Path, stream: st
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     line = re.sub(r"\s*SQLSTATE: \w+.*$", "", lines[0]) if lines else "no reason given"
-    return masked(line)[:_LONGEST_REASON]
+    return masked(line)[:_MAX_REASON_LENGTH]
 
 
 _lock = threading.RLock()  # the import system is the process's own
@@ -139,9 +138,9 @@ def load_function(reference: str, folder: Path) -> Callable[[Any], Any]:
     """The function of `package.module:function`, loaded once per process. Raises TransformFailed."""
     module_name, _, name = reference.partition(":")
     with _lock:
-        known = _loaded.get((folder.resolve(), reference))
-        if known is not None:
-            return known
+        cached = _loaded.get((folder.resolve(), reference))
+        if cached is not None:
+            return cached
         try:
             with imports_from(folder):
                 module = importlib.import_module(module_name)
@@ -165,10 +164,8 @@ def imports_from(folder: Path) -> Iterator[None]:
     folder = folder.resolve()
     with _lock:
         own = _modules.setdefault(folder, {})
-        # A module of the same name from elsewhere steps aside, and comes back.
-        others = {
-            name: module for name, module in _of_these_names(folder).items() if not _lives_in(folder, name, module)
-        }
+        # A module of the same name from elsewhere is removed during the block, and restored.
+        others = {name: module for name, module in _same_names(folder).items() if not _is_in(folder, name, module)}
         for name in others:
             del sys.modules[name]
         before = set(sys.modules)
@@ -179,8 +176,8 @@ def imports_from(folder: Path) -> Iterator[None]:
             yield
         finally:
             sys.path.remove(str(folder))
-            for name, module in _of_these_names(folder).items():
-                if name not in before and _lives_in(folder, name, module):
+            for name, module in _same_names(folder).items():
+                if name not in before and _is_in(folder, name, module):
                     own[name] = module
                     del sys.modules[name]
             sys.modules.update(others)
@@ -188,7 +185,7 @@ def imports_from(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def sent_by_value(folder: Path) -> Iterator[None]:
-    """Inside `imports_from`: UDFs travel to Spark's workers with their modules, which are not installed there."""
+    """Inside `imports_from`: pickle UDFs with their modules, which are not installed on Spark's workers."""
     from pyspark import cloudpickle
 
     modules = list(_modules[folder.resolve()].values())
@@ -201,14 +198,14 @@ def sent_by_value(folder: Path) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _of_these_names(folder: Path) -> dict[str, ModuleType]:
+def _same_names(folder: Path) -> dict[str, ModuleType]:
     """The loaded modules that have the name of one in the folder."""
     tops = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     tops.discard("__main__")
     return {name: module for name, module in sys.modules.items() if name.partition(".")[0] in tops}
 
 
-def _lives_in(folder: Path, name: str, module: ModuleType) -> bool:
+def _is_in(folder: Path, name: str, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
         return False

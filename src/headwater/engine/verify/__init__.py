@@ -1,1 +1,1 @@
-"""Source and table compared at one position, and what differs read again."""
+"""Verification: compares tables with their source at one position, and repairs what differs."""

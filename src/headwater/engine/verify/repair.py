@@ -1,7 +1,7 @@
-"""What differs, read again and landed, with all that a cycle's landings have: lease, fencing, stamp, rejects, history.
+"""Repair: reads what differs again and lands it like a cycle: with lease, fencing, stamp, rejects and history.
 
-Only keys are taken over from the comparison. Their rows are read anew, under the lease and for the mark as it stands then:
-what has moved on since is not turned back.
+Only keys come from the comparison. Their rows are read again, under the lease and at the current mark, so a repair never
+restores an older state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.engine.journal import Journal, open_journal
 from headwater.engine.landing import begin_attempt
 from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.verify.digest import KEY, Digests
-from headwater.engine.verify.report import Compared, Repaired
+from headwater.engine.verify.report import ComparedTable, RepairedTable
 from headwater.model.errors import InputError, LeaseHeld
 from headwater.model.landing import Landing
 from headwater.model.protocols.lake import LakeSink
@@ -30,29 +30,34 @@ from headwater.model.window import Window
 from headwater.sinks.tasks import RowCounter
 
 _PAUSE_SECONDS = 0.1
-_MOST_KEYS = 5_000_000
+_MAX_KEYS = 5_000_000
 
 
 @dataclass(frozen=True)
-class _Keys:
-    """What is to be repaired in one table."""
+class _TableRepair:
+    """The keys to repair in one table."""
 
-    table: Compared
-    wanted: pa.Table  # to be landed
+    table: ComparedTable
+    upserts: pa.Table  # to be landed
     extra: pa.Table  # to be removed
 
 
 def repair(
-    pipeline: OpenPipeline, source: Verifiable, found: Sequence[Compared], wait_seconds: float, *, delete_extra: bool
-) -> list[Repaired]:
-    """Every table that differs, one after the other. Waits for the lease; a crash leaves whole landings behind, or none."""
-    work = [_keys(pipeline, one, delete_extra=delete_extra) for one in found if not one.is_equal]
+    pipeline: OpenPipeline,
+    source: Verifiable,
+    tables: Sequence[ComparedTable],
+    wait_seconds: float,
+    *,
+    delete_extra: bool,
+) -> list[RepairedTable]:
+    """Repair every table that differs, one after the other. Waits for the lease; a crash leaves complete landings, or none."""
+    tasks = [_keys(pipeline, table, delete_extra=delete_extra) for table in tables if not table.is_equal]
     with _journal(pipeline, wait_seconds) as journal:
         run = _Repair(pipeline, source, journal)
-        done = [run.table(keys) for keys in work]
-        why = "; ".join(_why(keys.table) for keys in work)
+        repaired = [run.table(task) for task in tasks]
+        why = "; ".join(_why(task.table) for task in tasks)
         journal.record("repaired", [*run.landings, *run.rejected], why)
-    return done
+    return repaired
 
 
 class _Repair:
@@ -62,98 +67,102 @@ class _Repair:
         self.landings: list[Landing] = []
         self.rejected: list[Landing] = []
 
-    def table(self, keys: _Keys) -> Repaired:
-        mark, table = self._journal.mark, keys.table
+    def table(self, task: _TableRepair) -> RepairedTable:
+        mark, table = self._journal.mark, task.table
         assert mark is not None  # noqa: S101 - the lease came with one
-        asked = pa.concat_tables([keys.wanted, keys.extra]).select(list(table.key))
-        if not asked.num_rows:
-            return Repaired(table.sink, table.stream, 0, 0, 0)
-        with self._source.again(mark, {table.stream: asked}) as found:
-            return self._landed(keys, found[0]) if found else Repaired(table.sink, table.stream, 0, 0, asked.num_rows)
+        keys = pa.concat_tables([task.upserts, task.extra]).select(list(table.key))
+        if not keys.num_rows:
+            return RepairedTable(table.sink, table.stream, 0, 0, 0)
+        with self._source.again(mark, {table.stream: keys}) as streams:
+            return (
+                self._land(task, streams[0])
+                if streams
+                else RepairedTable(table.sink, table.stream, 0, 0, keys.num_rows)
+            )
 
-    def _landed(self, keys: _Keys, again: CurrentRows) -> Repaired:
-        table, pipeline = keys.table, self._pipeline
+    def _land(self, task: _TableRepair, current: CurrentRows) -> RepairedTable:
+        table, pipeline = task.table, self._pipeline
         sink = self._sinks[table.sink]
-        attempt, rejects = begin_attempt(pipeline, self._journal, self._window(keys, "rows"))
-        rows = pipeline.transformed(replace(again.rows, rejects=rejects))
-        there = self._keys_of(rows, table)
+        attempt, rejects = begin_attempt(pipeline, self._journal, self._window(task, "rows"))
+        rows = pipeline.transformed(replace(current.rows, rejects=rejects))
+        landed = self._hash_keys(rows, table)
         landing = None
-        if len(there):
+        if len(landed):
             pipeline.faults.reach("land.before")
             landing = sink.for_repair().land(attempt, rows)
             rejects.land()
             pipeline.faults.reach("land.after")
-            self._note(landing)
+            self._record(landing)
             self.rejected += rejects.landings()
-        removed = self._removed(keys, again, sink)
-        # A key that is not there has gone since, or comes with a window; unless the transform made it of another one.
-        unfound = int((~np.isin(keys.wanted.column(KEY[0]).to_numpy(), there)).sum()) if pipeline.transform else 0
-        return Repaired(table.sink, table.stream, landing.rows if landing else 0, removed, unfound)
+        removed = self._remove_extra(task, current, sink)
+        # A missing key was deleted since, or comes with a window; unless the transform made it from another key.
+        unrepaired = int((~np.isin(task.upserts.column(KEY[0]).to_numpy(), landed)).sum()) if pipeline.transform else 0
+        return RepairedTable(table.sink, table.stream, landing.rows if landing else 0, removed, unrepaired)
 
-    def _removed(self, keys: _Keys, again: CurrentRows, sink: LakeSink) -> int:
-        """Of the rows that only the table had, those that the source really does not have."""
-        if again.absent is None or not keys.extra.num_rows:
+    def _remove_extra(self, task: _TableRepair, current: CurrentRows, sink: LakeSink) -> int:
+        """Remove the extra rows whose keys the source still does not have."""
+        if current.absent is None or not task.extra.num_rows:
             return 0
-        names = list(keys.table.key)
-        gone = keys.extra.select(names).join(again.absent, keys=names, join_type="left semi")
-        if not gone.num_rows:
+        names = list(task.table.key)
+        absent = task.extra.select(names).join(current.absent, keys=names, join_type="left semi")
+        if not absent.num_rows:
             return 0
-        attempt, _ = begin_attempt(self._pipeline, self._journal, self._window(keys, "extra"))
-        landing = sink.lake(self._pipeline.spark()).remove_keys(attempt, keys.table.stream, gone)
-        self._note(landing)
+        attempt, _ = begin_attempt(self._pipeline, self._journal, self._window(task, "extra"))
+        landing = sink.lake(self._pipeline.spark()).remove_keys(attempt, task.table.stream, absent)
+        self._record(landing)
         return int(landing.proof.get("removed") or 0)
 
-    def _keys_of(self, rows: Rows, table: Compared) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        """The keys that will land, by their hashes. There are few: reading them twice costs little."""
-        key = table.found.missing.schema
+    def _hash_keys(self, rows: Rows, table: ComparedTable) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        """The hashes of the keys that will land. They are few: reading them twice costs little."""
+        key = table.differences.missing.schema
         schema = pa.schema([key.field(name) for name in table.key])
         digests = Digests(table.stream, schema, table.key)
         return digests.keys(rows, self._pipeline.spark, RowCounter(lambda _: None))
 
-    def _note(self, landing: Landing) -> None:
+    def _record(self, landing: Landing) -> None:
         fields = {"sink": landing.sink, "stream": landing.stream, "rows": landing.rows}
         self._pipeline.log.event(self._pipeline.name, "repaired", run=self._journal.run, **fields)
         self.landings.append(landing)
 
-    def _window(self, keys: _Keys, what: str) -> Window:
-        """Its name holds the snapshot that was compared: a second try at the same repair has the same, another never."""
-        mark, table = self._journal.mark, keys.table
+    def _window(self, task: _TableRepair, what: str) -> Window:
+        """The id includes the compared snapshot: only a retry of the same repair has the same id."""
+        mark, table = self._journal.mark, task.table
         assert mark is not None  # noqa: S101 - as above
-        hashes = pa.concat_tables([keys.wanted, keys.extra]).column(KEY[0]).to_numpy()
+        hashes = pa.concat_tables([task.upserts, task.extra]).column(KEY[0]).to_numpy()
         name = f"{what} {table.snapshot} {hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()}"
         return Window(mark, mark, "repair-" + hashlib.sha256(name.encode()).hexdigest()[:24])
 
 
-def _keys(pipeline: OpenPipeline, table: Compared, *, delete_extra: bool) -> _Keys:
+def _keys(pipeline: OpenPipeline, table: ComparedTable, *, delete_extra: bool) -> _TableRepair:
     if not table.key:
         raise InputError(
-            f"{pipeline.name}: rows of {table.stream} have no key to be read again by",
+            f"{pipeline.name}: cannot read rows of {table.stream} again: the stream has no key",
             hint="name one in the source's settings (key:), or rewind the pipeline",
         )
-    found, none = table.found, table.found.extra.slice(0, 0)
-    wanted, extra = pa.concat_tables([found.missing, found.different]), none
+    differences, none = table.differences, table.differences.extra.slice(0, 0)
+    upserts, extra = pa.concat_tables([differences.missing, differences.different]), none
     if table.follows_deletes:
-        wanted = pa.concat_tables([wanted, found.extra])  # the source says itself that they are gone
+        upserts = pa.concat_tables([upserts, differences.extra])  # the source itself reports them as deleted
     elif delete_extra:
         extra = _removable(pipeline, table)
-    if wanted.num_rows + extra.num_rows > _MOST_KEYS:
+    if upserts.num_rows + extra.num_rows > _MAX_KEYS:
         raise InputError(
-            f"{pipeline.name}: {wanted.num_rows + extra.num_rows:,} rows of {table.stream} differ, too many to read one by one",
+            f"{pipeline.name}: {upserts.num_rows + extra.num_rows:,} rows of {table.stream} differ, too many to read one by one",
             hint=f"read everything again: headwater rewind {pipeline.name} --to start",
         )
-    return _Keys(table, wanted, extra)
+    return _TableRepair(table, upserts, extra)
 
 
-def _removable(pipeline: OpenPipeline, table: Compared) -> pa.Table:
-    extra = table.found.extra
+def _removable(pipeline: OpenPipeline, table: ComparedTable) -> pa.Table:
+    extra = table.differences.extra
     if extra.num_rows and pipeline.transform:
         raise InputError(
-            f"{pipeline.name}: with a transform, rows that only the table has cannot be looked up at the source again",
-            hint="repair without --delete-extra, and remove them by hand",
+            f"{pipeline.name}: a transform may change keys, so extra rows cannot be looked up in the source",
+            hint="repair without --delete-extra, and delete them by hand",
         )
     if extra.num_rows and table.is_bag:
         raise InputError(
-            f"{pipeline.name}: {table.table} is appended to, and keeps earlier versions of rows",
+            f"{pipeline.name}: {table.table} has mode append and keeps earlier versions of rows",
             hint="repair without --delete-extra",
         )
     return extra
@@ -161,14 +170,14 @@ def _removable(pipeline: OpenPipeline, table: Compared) -> pa.Table:
 
 @contextmanager
 def _journal(pipeline: OpenPipeline, wait_seconds: float) -> Iterator[Journal]:
-    """The journal, with no window unfinished."""
+    """The journal, without an unfinished window."""
     deadline = time.monotonic() + wait_seconds
     while True:
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
                 if pipeline.store.load(pipeline.name).intent:
                     _finish(pipeline)
-                journal = held.enter_context(
+                journal = stack.enter_context(
                     open_journal(pipeline.store, pipeline.name, pipeline.owner, pipeline.lease_seconds)
                 )
             except LeaseHeld:
@@ -187,6 +196,6 @@ def _finish(pipeline: OpenPipeline) -> None:
         raise result.error
 
 
-def _why(table: Compared) -> str:
-    counts = ", ".join(f"{count} {kind}" for kind, count in table.counts.items() if count)
+def _why(table: ComparedTable) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in table.counts.items() if count)
     return f"verify of {table.table}: {counts}"

@@ -1,4 +1,4 @@
-"""What a verification found, as values: keys of rows, never a row's other values."""
+"""The result of a verification: keys of rows, never a row's other values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from headwater.engine.verify.digest import Differences
 
-KINDS = ("missing", "different", "extra")
+DIFFERENCES = ("missing", "different", "extra")
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedTable:
     """One table against its stream."""
 
     sink: str
@@ -29,31 +29,31 @@ class Compared:
     key: tuple[str, ...]
     ranges: int
     differing: int  # of the ranges
-    source_rows: int  # that were compared
+    source_rows: int  # compared
     table_rows: int
-    waiting: int  # rows of the source that are not compared: a window brings them, or nothing does
-    aside: int  # rows of the source that cannot be kept
-    found: Differences = field(repr=False)
+    waiting: int  # rows of the source that no window has read yet, so they are not compared
+    rejected: int  # rows of the source that are rejects
+    differences: Differences = field(repr=False)
     follows_deletes: bool
-    is_bag: bool  # every version of a row is kept, and counts
+    is_bag: bool  # the table keeps every version of a row
     seconds: float
-    mark: Mark | None = None  # where it was compared
+    mark: Mark | None = None  # the position of the comparison
 
     @property
     def counts(self) -> dict[str, int]:
-        return {kind: getattr(self.found, kind).num_rows for kind in KINDS}
+        return {name: getattr(self.differences, name).num_rows for name in DIFFERENCES}
 
     @property
     def is_equal(self) -> bool:
-        return not self.found.count
+        return not self.differences.count
 
-    def examples(self, most: int) -> dict[str, list[dict[str, Json]]]:
-        """The first keys of each kind; empty where rows have no key."""
+    def examples(self, limit: int) -> dict[str, list[dict[str, Json]]]:
+        """The first keys of each difference; empty where rows have no key."""
         if not self.key:
-            return {kind: [] for kind in KINDS}
-        return {kind: keys_json(getattr(self.found, kind).select(list(self.key)), most) for kind in KINDS}
+            return {name: [] for name in DIFFERENCES}
+        return {name: keys_json(getattr(self.differences, name).select(list(self.key)), limit) for name in DIFFERENCES}
 
-    def to_json(self, most: int) -> dict[str, Json]:
+    def to_json(self, limit: int) -> dict[str, Json]:
         return {
             "sink": self.sink,
             "stream": self.stream,
@@ -66,16 +66,16 @@ class Compared:
                 "source": self.source_rows,
                 "table": self.table_rows,
                 "waiting": self.waiting,
-                "set_aside": self.aside,
+                "set_aside": self.rejected,
             },
             **self.counts,
-            "examples": self.examples(most),
+            "examples": self.examples(limit),
             "seconds": round(self.seconds, 3),
         }
 
 
 @dataclass(frozen=True)
-class Refused:
+class SkippedTable:
     """A table that was not compared, and why."""
 
     sink: str
@@ -87,14 +87,14 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairedTable:
     """What a repair has done to one table."""
 
     sink: str
     stream: str
     landed: int  # rows read again
     removed: int  # extra rows
-    left: int  # keys that still differ: their rows could not be found again
+    unrepaired: int  # keys that still differ: the source did not return their rows
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -102,30 +102,30 @@ class Repaired:
             "stream": self.stream,
             "landed": self.landed,
             "removed": self.removed,
-            "left": self.left,
+            "left": self.unrepaired,
         }
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifyReport:
     """All tables of a pipeline."""
 
     pipeline: str
     mark: Mark
-    tables: tuple[Compared, ...]
-    refused: tuple[Refused, ...]
+    tables: tuple[ComparedTable, ...]
+    skipped: tuple[SkippedTable, ...]
     seconds: float
-    repaired: tuple[Repaired, ...] = ()
+    repaired: tuple[RepairedTable, ...] = ()
     was_repaired: bool = False
 
     @property
     def is_equal(self) -> bool:
-        return all(one.is_equal for one in self.tables)
+        return all(table.is_equal for table in self.tables)
 
 
-def keys_json(keys: pa.Table, most: int | None = None) -> list[dict[str, Json]]:
-    """Keys as JSON has them: what it has no form for, as text."""
-    rows = keys if most is None else keys.slice(0, most)
+def keys_json(keys: pa.Table, limit: int | None = None) -> list[dict[str, Json]]:
+    """Keys as JSON; values that JSON has no type for, as text."""
+    rows = keys if limit is None else keys.slice(0, limit)
     return [{name: _plain(value) for name, value in row.items()} for row in rows.to_pylist()]
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from headwater.changes.positions import sorted_once
+from headwater.changes.positions import sorted_distinct
 from headwater.model.errors import RunError
 from headwater.sinks.iceberg.schema import FIELD_ID, TableSchema, arrow_type
 from headwater.sinks.rejects import exact_cast
@@ -326,4 +326,4 @@ def read_position_deletes(location: str, data_file: str) -> npt.NDArray[np.int64
     filesystem, path = resolve(location)
     with filesystem.open_input_file(path) as source:
         deletes = pq.read_table(source, columns=[_PATH, _ROW], filters=[(_PATH, "=", data_file)])
-    return sorted_once(deletes.column(_ROW).to_numpy())
+    return sorted_distinct(deletes.column(_ROW).to_numpy())

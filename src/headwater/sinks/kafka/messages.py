@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.changes.positions import sorted_once
+from headwater.changes.positions import sorted_distinct
 from headwater.model.errors import UnknownName, ValueNotKept
 from headwater.model.rows import Rows
 from headwater.sinks.text_values import flat_column, is_nested, plain_column, refuse_not_finite
@@ -114,7 +114,7 @@ class _EqualRows:
     def _remember(self, run: npt.NDArray[np.uint64]) -> None:
         # Runs of similar length are merged: few runs, and each is copied seldom.
         while self._seen and len(self._seen[-1]) < 2 * len(run):
-            run = sorted_once(self._seen.pop(), run)
+            run = sorted_distinct(self._seen.pop(), run)
         self._seen.append(run)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.changes.positions import Positions, sorted_once
+from headwater.changes.positions import Positions, sorted_distinct
 from headwater.model.errors import ValueNotKept
 from headwater.sinks.iceberg.catalog.publish import Stamp
 from headwater.sinks.iceberg.catalog.table import PlannedFile, quote
@@ -292,4 +292,4 @@ class CurrentState(ChangeTable, MergesBySpark):
             if file.location not in whole:
                 positions = Positions.of(take_rows(file.location, [self._position], rows).column(0))
                 rows = rows[~(positions > Positions.same(barrier, len(rows)))]
-            hits[file.location] = sorted_once(rows, hits.get(file.location, rows[:0]))
+            hits[file.location] = sorted_distinct(rows, hits.get(file.location, rows[:0]))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.changes.positions import NOWHERE, Positions, concat_positions, sorted_once
+from headwater.changes.positions import ABSENT, Positions, concat_positions, sorted_distinct
 from headwater.changes.versions import NEVER, NONE, Intervals, Points, intervals
 from headwater.model.errors import InputError
 from headwater.model.rows import SOURCE_TIME
@@ -209,7 +209,7 @@ class History(ChangeTable):
         none = np.empty(0, np.int64)
         rows = np.concatenate([none, *hits.values()])
         files = np.repeat(np.arange(len(sizes)), sizes)
-        return LocatedRows(locations, files, rows, np.full(len(rows), NOWHERE), positions)
+        return LocatedRows(locations, files, rows, np.full(len(rows), ABSENT), positions)
 
     def _live(self, hits: Mapping[str, Numbers]) -> Bools:
         deleted = {file.location: deleted_rows(file) for file in self._planned if file.location in hits}
@@ -273,7 +273,7 @@ class History(ChangeTable):
         ]
         removed = addresses.by_location(np.flatnonzero(moved))
         for location, rows in table.by_location(np.flatnonzero(repeats[: len(table.live)])).items():
-            removed[location] = sorted_once(removed.get(location, rows[:0]), rows)
+            removed[location] = sorted_distinct(removed.get(location, rows[:0]), rows)
         return _Differences(visible, removed, pa.concat_tables([part.cast(complete.rows.schema) for part in parts]))
 
     def _repeats(self, points: Points, versions: Intervals, table: TableVersions, complete: CompleteRows) -> Bools:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.changes.positions import sorted_once
+from headwater.changes.positions import sorted_distinct
 from headwater.sinks.iceberg.catalog.table import PlannedFile
 from headwater.sinks.iceberg.data_files import ArrowColumn, one_array, open_columns, read_columns
 from headwater.sinks.iceberg.merge.strategy import Tuning
@@ -118,7 +118,7 @@ class _LongIndex:
     """A bitmap by hash leaves few rows for an exact lookup: an order of magnitude faster than a hash set."""
 
     def __init__(self, keys: pa.Array) -> None:
-        self._keys = sorted_once(keys.to_numpy())
+        self._keys = sorted_distinct(keys.to_numpy())
         bits = max(_MIN_BITS, min(_MAX_BITS, len(self._keys).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
         self._table: npt.NDArray[np.bool_] = np.zeros(1 << bits, dtype=np.bool_)
