@@ -12,7 +12,7 @@ def test_any_name_can_be_quoted(name: str):
     quoted = f"`{name.replace('`', '``')}`"
     columns = parse_ddl(f"{quoted} struct<{quoted}: int, b: string>, c int NOT NULL")
     inside = (DdlColumn(name, DdlType("int")), DdlColumn("b", DdlType("string")))
-    assert columns == (DdlColumn(name, DdlType("struct", inside=inside)), DdlColumn("c", DdlType("int"), required=True))
+    assert columns == (DdlColumn(name, DdlType("struct", fields=inside)), DdlColumn("c", DdlType("int"), required=True))
     assert type(columns[0].name) is str
 
 

@@ -19,7 +19,7 @@ _ALIASES = {
     "numeric": "decimal",
     "timestamp_ltz": "timestamp",
 }
-SIMPLE = (
+SIMPLE_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
     "timestamp", "timestamp_ntz",
 )  # fmt: skip
@@ -31,7 +31,7 @@ class DdlType:
 
     name: str
     digits: tuple[int, int] = (0, 0)
-    inside: tuple[DdlColumn, ...] = ()
+    fields: tuple[DdlColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class DdlColumn:
 
 def parse_ddl(text: str) -> tuple[DdlColumn, ...]:
     """The columns that the text declares. Raises ValueError with the position of the mistake."""
-    words = _Words(text)
-    columns = tuple(_columns(words, colon=False))
-    words.end()
+    tokens = _Tokens(text)
+    columns = tuple(_columns(tokens, colon=False))
+    tokens.end()
     names = [column.name.lower() for column in columns]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise ValueError(f"column {twice} is declared twice")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate:
+        raise ValueError(f"column {duplicate} is declared twice")
     return columns
 
 
@@ -61,7 +61,7 @@ class _Quoted(str):
     __slots__ = ()
 
 
-class _Words:
+class _Tokens:
     """The text as tokens, read from the left."""
 
     def __init__(self, text: str) -> None:
@@ -106,57 +106,57 @@ def _tokens(text: str) -> Iterator[tuple[str, int]]:
         position = match.end()
 
 
-def _columns(words: _Words, *, colon: bool) -> Iterator[DdlColumn]:
+def _columns(tokens: _Tokens, *, colon: bool) -> Iterator[DdlColumn]:
     while True:
-        name = words.take("a column's name")
+        name = tokens.take("a column's name")
         if not isinstance(name, _Quoted) and not re.match(r"\w", name):
             raise ValueError(f"expected a column's name, found {name!r}")
-        if not words.skip(":") and colon:
-            words.expect(":")
-        kind, required = _type(words), False
-        if words.skip("not"):
-            words.expect("null")
+        if not tokens.skip(":") and colon:
+            tokens.expect(":")
+        data_type, required = _type(tokens), False
+        if tokens.skip("not"):
+            tokens.expect("null")
             required = True
-        if words.skip("comment"):
-            words.take("a comment")
-        yield DdlColumn(str(name), kind, required)
-        if not words.skip(","):
+        if tokens.skip("comment"):
+            tokens.take("a comment")
+        yield DdlColumn(str(name), data_type, required)
+        if not tokens.skip(","):
             return
 
 
-def _type(words: _Words) -> DdlType:
-    written = words.take("a type")
-    name = _ALIASES.get(written.lower(), written.lower())
-    if name in SIMPLE:
+def _type(tokens: _Tokens) -> DdlType:
+    spelling = tokens.take("a type")
+    name = _ALIASES.get(spelling.lower(), spelling.lower())
+    if name in SIMPLE_TYPES:
         return DdlType(name)
     if name == "decimal":
-        return DdlType(name, _digits(words))
+        return DdlType(name, _digits(tokens))
     if name == "array":
-        words.expect("<")
-        inside: tuple[DdlColumn, ...] = (DdlColumn("element", _type(words)),)
+        tokens.expect("<")
+        fields: tuple[DdlColumn, ...] = (DdlColumn("element", _type(tokens)),)
     elif name == "map":
-        words.expect("<")
-        key = DdlColumn("key", _type(words), required=True)
-        words.expect(",")
-        inside = (key, DdlColumn("value", _type(words)))
+        tokens.expect("<")
+        key = DdlColumn("key", _type(tokens), required=True)
+        tokens.expect(",")
+        fields = (key, DdlColumn("value", _type(tokens)))
     elif name == "struct":
-        words.expect("<")
-        inside = tuple(_columns(words, colon=False))
+        tokens.expect("<")
+        fields = tuple(_columns(tokens, colon=False))
     else:
         raise ValueError(
-            f"unknown type {written}; write one of {', '.join(SIMPLE)}, decimal(p,s), array, map and struct"
+            f"unknown type {spelling}; write one of {', '.join(SIMPLE_TYPES)}, decimal(p,s), array, map and struct"
         )
-    words.expect(">")
-    return DdlType(name, inside=inside)
+    tokens.expect(">")
+    return DdlType(name, fields=fields)
 
 
-def _digits(words: _Words) -> tuple[int, int]:
-    if not words.skip("("):
+def _digits(tokens: _Tokens) -> tuple[int, int]:
+    if not tokens.skip("("):
         return 10, 0
-    precision, scale = words.take("a number of digits"), "0"
-    if words.skip(","):
-        scale = words.take("a number of digits")
-    words.expect(")")
+    precision, scale = tokens.take("a number of digits"), "0"
+    if tokens.skip(","):
+        scale = tokens.take("a number of digits")
+    tokens.expect(")")
     if not (
         precision.isdigit()
         and scale.isdigit()

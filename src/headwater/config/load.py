@@ -19,7 +19,7 @@ from headwater.model.errors import SettingsProblem, closest, did_you_mean
 
 PROJECT_FILE = "headwater.yaml"
 _SUFFIXES = {".yaml", ".yml"}
-_NOTHING: Mapping[str, str] = {}
+_NO_OVERRIDES: Mapping[str, str] = {}
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -43,14 +43,14 @@ def load_pipelines(paths: Sequence[Path], environment: Mapping[str, str] = os.en
     files: list[PipelineFile] = []
     for file in _files(paths, problems):
         files.extend(_load_file(file, environment, problems))
-    problems.extend(_same_names(files))
+    problems.extend(_duplicate_names(files))
     if problems:
         raise settings_error(problems)
     return tuple(files)
 
 
 def load_project(
-    folder: Path, overrides: Mapping[str, str] = _NOTHING, *, environment: Mapping[str, str] = os.environ
+    folder: Path, overrides: Mapping[str, str] = _NO_OVERRIDES, *, environment: Mapping[str, str] = os.environ
 ) -> ProjectSettings:
     """What pipelines share. A flag beats the environment, that beats headwater.yaml, that beats the default."""
     file = folder / PROJECT_FILE
@@ -61,10 +61,10 @@ def load_project(
         if len(documents) > 1:
             problems.append(SettingsProblem(str(file), 1, 1, "", "only one document belongs here; remove the '---'"))
         document = next(iter(documents), document)
-    overridden = [*environment_overrides(environment), *flag_overrides(overrides)]
-    problems.extend(apply_overrides(document, overridden))
+    all_overrides = [*environment_overrides(environment), *flag_overrides(overrides)]
+    problems.extend(apply_overrides(document, all_overrides))
     problems.extend(text_problems(document, str(file)))
-    settings = _checked(ProjectSettings, document, str(file), problems)
+    settings = _validate(ProjectSettings, document, str(file), problems)
     if problems or settings is None:
         raise settings_error(problems)
     return settings
@@ -99,7 +99,7 @@ def _load_file(file: Path, environment: Mapping[str, str], problems: list[Settin
     documents = _read(file, environment, problems)
     for document in documents:
         problems.extend(text_problems(document, str(file)))
-        settings = _checked(PipelineSettings, document, str(file), problems)
+        settings = _validate(PipelineSettings, document, str(file), problems)
         if settings is not None:
             yield PipelineFile(settings, file, document.nearest(("pipeline",)).line)
 
@@ -132,7 +132,7 @@ def _read(file: Path, environment: Mapping[str, str], problems: list[SettingsPro
     return documents
 
 
-def _checked(
+def _validate(
     model: type[AnySettings], document: Document, file: str, problems: list[SettingsProblem]
 ) -> AnySettings | None:
     if document.value is None:
@@ -150,7 +150,7 @@ def _checked(
     return None if document.mistakes else settings
 
 
-def _same_names(files: Sequence[PipelineFile]) -> Iterator[SettingsProblem]:
+def _duplicate_names(files: Sequence[PipelineFile]) -> Iterator[SettingsProblem]:
     first: dict[str, Any] = {}
     for pipeline in files:
         name = pipeline.settings.pipeline
@@ -217,12 +217,12 @@ def _value(text: str) -> Any:
     return text
 
 
-def _put(value: dict[str, Any], path: tuple[str, ...], given: Any) -> None:
+def _put(value: dict[str, Any], path: tuple[str, ...], replacement: Any) -> None:
     for name in path[:-1]:
         inner = value.get(name)
         value[name] = inner = dict(inner) if isinstance(inner, dict) else {}
         value = inner
-    value[path[-1]] = given
+    value[path[-1]] = replacement
 
 
 SUBJECTS: Mapping[str, type[Settings]] = {"pipeline": PipelineSettings, "project": ProjectSettings}

@@ -18,23 +18,23 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.config.sources.sql import SqlSourceSettings
 
-_FORMS = "write a duration (5s, 10m) or a cron line in UTC (*/5 * * * *)"
-_SECONDS_ALONE = "write the unit too, for example 5s"
+_EVERY_USAGE = "write a duration (5s, 10m) or a cron line in UTC (*/5 * * * *)"
+_UNIT_MISSING = "write the unit too, for example 5s"
 
 
 def parse_every(text: object) -> dt.timedelta | str:
     """A duration, or the cron line as it is. Raises ValueError with what to write."""
     if isinstance(text, int | float):
-        raise ValueError(_SECONDS_ALONE)
+        raise ValueError(_UNIT_MISSING)
     if not isinstance(text, str):
-        raise ValueError(_FORMS)
+        raise ValueError(_EVERY_USAGE)
     if len(text.split()) > 1 or text.startswith("@"):
         _check_cron(text)
         return text
     try:
         interval = parse_duration(text)
     except ValueError:
-        raise ValueError(_SECONDS_ALONE if text.strip().isdecimal() else _FORMS) from None
+        raise ValueError(_UNIT_MISSING if text.strip().isdecimal() else _EVERY_USAGE) from None
     if not interval:
         raise ValueError("write an interval above zero, for example 100ms")
     return interval
@@ -53,9 +53,9 @@ def _check_cron(line: str) -> None:
     try:
         next(CronSim(line, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)))
     except CronSimError as error:
-        raise ValueError(f"not a cron line ({str(error).lower()}); {_FORMS}") from None
+        raise ValueError(f"not a cron line ({str(error).lower()}); {_EVERY_USAGE}") from None
     except StopIteration:
-        raise ValueError(f"a cron line that never comes true; {_FORMS}") from None
+        raise ValueError(f"a cron line that never matches a date; {_EVERY_USAGE}") from None
 
 
 class SinkSettings(OneKind):
@@ -108,7 +108,7 @@ class PipelineSettings(Settings):
     jitter: Duration | None = Field(default=None, examples=["2s"])
     """Start each cycle up to this much later, at random, so that many pipelines do not start at once."""
     lease: Duration = Field(default=f"{DEFAULT_LEASE_SECONDS}s", validate_default=True, examples=["30s"])
-    """How long another process waits before it takes over from a silent one."""
+    """How long another process waits before it takes over from one that no longer renews its lease."""
     source: SourceSettings = Field(examples=["{sql: {url: …, table: …, cursor: …}}"])
     """The source of rows."""
     transform: str | PythonTransformSettings | None = Field(
@@ -133,16 +133,16 @@ class PipelineSettings(Settings):
 
     @field_validator("sinks")
     @classmethod
-    def _objects_can_be_replaced(cls, sinks: list[SinkSettings], info: ValidationInfo) -> list[SinkSettings]:
+    def _sinks_fit_the_source(cls, sinks: list[SinkSettings], info: ValidationInfo) -> list[SinkSettings]:
         """The source is validated before the sinks; a source with mistakes is not checked here."""
         source = info.data.get("source")
         if isinstance(source, SourceSettings):
             for number, sink in enumerate(sinks, start=1):
                 if sink.iceberg and sink.iceberg.mode == "replace_object":
-                    _check_names_objects(source, f"sinks[{number}].iceberg.mode: replace_object")
+                    _check_replace_object(source, f"sinks[{number}].iceberg.mode: replace_object")
                 if sink.files and sink.files.layout == "connect":
                     check_holds_messages(source.kafka, source.kind, transformed=bool(info.data.get("transform")))
-            _check_remover(source, sinks)
+            _check_remove_rows(source, sinks)
         return sinks
 
     @field_validator("every", mode="before")
@@ -165,22 +165,22 @@ class PipelineSettings(Settings):
         return value
 
 
-def _check_names_objects(source: SourceSettings, wanted: str) -> None:
+def _check_replace_object(source: SourceSettings, setting: str) -> None:
     """Rows can be replaced by object only where each row says which one it came from (G12)."""
     if source.objects is None:
         raise ValueError(
-            f"{wanted} is for a source of objects, and this one is {source.kind}; write mode: append, merge or replace"
+            f"{setting} is for a source of objects, and this one is {source.kind}; write mode: append, merge or replace"
         )
     if "url" not in source.objects.metadata_columns:
         raise ValueError(
-            f"{wanted} finds an object's rows by its url; write url among source.objects.metadata, which has it by default"
+            f"{setting} finds an object's rows by its url; write url among source.objects.metadata, which has it by default"
         )
 
 
-def _check_remover(source: SourceSettings, sinks: list[SinkSettings]) -> None:
+def _check_remove_rows(source: SourceSettings, sinks: list[SinkSettings]) -> None:
     modes = {sink.iceberg.mode for sink in sinks if sink.iceberg}
     if source.objects and source.objects.deleted == "remove_rows" and "replace_object" not in modes:
         raise ValueError(
-            "source.objects.deleted: remove_rows needs a sink that knows which rows an object brought; "
+            "source.objects.deleted: remove_rows needs a sink that knows which rows came from which object; "
             "write iceberg: {table: …, mode: replace_object}, or deleted: ignore"
         )

@@ -41,20 +41,20 @@ class Expectation:
 
     @property
     def model(self) -> type[Settings] | None:
-        return next((kind for kind in alternatives(self.annotation) if _is_settings(kind)), None)
+        return next((member for member in alternatives(self.annotation) if _is_settings(member)), None)
 
 
 def expectation_at(root: type[Settings], path: Path) -> Expectation:
     """Follow a path from the root; an unknown rest of the path is ignored."""
     expected = Expectation(root)
-    for part in path:
-        expected = _step(expected, part)
+    for key in path:
+        expected = _step(expected, key)
     return expected
 
 
 def describe(annotation: Any) -> str:
     """`a whole number`, `append, merge or replace`, `a list of texts`."""
-    return one_of([_describe(kind) for kind in alternatives(annotation)])
+    return one_of([_describe(member) for member in alternatives(annotation)])
 
 
 def alternatives(annotation: Any) -> list[Any]:
@@ -63,17 +63,17 @@ def alternatives(annotation: Any) -> list[Any]:
     if origin is typing.Annotated:
         return alternatives(typing.get_args(annotation)[0])
     if origin in {Union, types.UnionType}:
-        return [kind for member in typing.get_args(annotation) for kind in alternatives(member)]
+        return [alternative for member in typing.get_args(annotation) for alternative in alternatives(member)]
     return [] if annotation is type(None) else [annotation]
 
 
 def literals(annotation: Any) -> list[str]:
     """The words allowed, if words are among the alternatives."""
-    kinds = alternatives(annotation)
-    return [str(word) for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
+    members = alternatives(annotation)
+    return [str(word) for member in members if typing.get_origin(member) is Literal for word in typing.get_args(member)]
 
 
-def homes(root: type[Settings], name: str) -> list[str]:
+def setting_paths(root: type[Settings], name: str) -> list[str]:
     """The paths at which a setting of that name exists."""
     return [".".join(path) for path, _, _ in every_setting(root) if path[-1] == name]
 
@@ -85,39 +85,39 @@ def every_setting(
     for name, field in root.model_fields.items():
         path = (*prefix, name)
         yield path, field, root
-        for kind in alternatives(field.annotation):
-            item = typing.get_args(kind)[0] if typing.get_origin(kind) is list else None
-            if _is_settings(kind):
-                yield from every_setting(kind, path)
+        for member in alternatives(field.annotation):
+            item = typing.get_args(member)[0] if typing.get_origin(member) is list else None
+            if _is_settings(member):
+                yield from every_setting(member, path)
             elif _is_settings(item):
                 yield from every_setting(item, (*prefix, f"{name}[]"))
 
 
-def _step(expected: Expectation, part: str | int) -> Expectation:
-    for kind in alternatives(expected.annotation):
-        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-        if _is_settings(kind) and part in kind.model_fields:
-            field = kind.model_fields[str(part)]
+def _step(expected: Expectation, key: str | int) -> Expectation:
+    for member in alternatives(expected.annotation):
+        origin, arguments = typing.get_origin(member), typing.get_args(member)
+        if _is_settings(member) and key in member.model_fields:
+            field = member.model_fields[str(key)]
             return Expectation(
-                field.annotation, field, kind, expected.secret or SecretText in _leaves(field.annotation)
+                field.annotation, field, member, expected.secret or SecretText in _leaves(field.annotation)
             )
-        if origin is list and isinstance(part, int):
+        if origin is list and isinstance(key, int):
             return Expectation(arguments[0], expected.field, expected.owner, expected.secret)
         if origin is dict:
-            return Expectation(arguments[1], expected.field, expected.owner, expected.secret or looks_secret(str(part)))
+            return Expectation(arguments[1], expected.field, expected.owner, expected.secret or looks_secret(str(key)))
     return expected
 
 
 def _leaves(annotation: Any) -> list[Any]:
     return [
         leaf
-        for kind in alternatives(annotation)
-        for leaf in (_leaves(typing.get_args(kind)[0]) if typing.get_origin(kind) is list else [kind])
+        for member in alternatives(annotation)
+        for leaf in (_leaves(typing.get_args(member)[0]) if typing.get_origin(member) is list else [member])
     ]
 
 
-def _describe(kind: Any) -> str:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+def _describe(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return one_of([str(word) for word in arguments])
     if origin is list:
@@ -127,16 +127,16 @@ def _describe(kind: Any) -> str:
         return f"a list of {_WORDS[item][1]}" if item in _WORDS else "a list"
     if origin is dict:
         return "a mapping of names to texts"
-    if _is_settings(kind):
-        return f"a mapping with {one_of(list(kind.model_fields))}"
-    return _WORDS[kind][0] if kind in _WORDS else str(kind)
+    if _is_settings(annotation):
+        return f"a mapping with {one_of(list(annotation.model_fields))}"
+    return _WORDS[annotation][0] if annotation in _WORDS else str(annotation)
 
 
-def _is_settings(kind: Any) -> typing.TypeGuard[type[Settings]]:
-    return isinstance(kind, type) and issubclass(kind, Settings)
+def _is_settings(annotation: Any) -> typing.TypeGuard[type[Settings]]:
+    return isinstance(annotation, type) and issubclass(annotation, Settings)
 
 
-_SHOWN = 40  # characters of a wrong value; the file has the rest
+_MAX_VALUE_LENGTH = 40  # characters of a wrong value; the file has the rest
 
 
 def settings_error(problems: Sequence[SettingsProblem]) -> SettingsError:
@@ -156,14 +156,14 @@ def value_problems(
 ) -> list[SettingsProblem]:
     """Mistakes in the values, one per line and column, in the order of the file."""
     reported = {mistake.path for mistake in document.mistakes}
-    found = [
+    located = [
         (path, detail)
-        for path, detail in _located(error, document.value)
+        for path, detail in _locate(error, document.value)
         if not any(path[: len(broken)] == broken for broken in reported)
     ]
-    unknown = [path for path, detail in found if detail["type"] == "extra_forbidden"]
+    unknown = [path for path, detail in located if detail["type"] == "extra_forbidden"]
     problems = []
-    for path, detail in found:
+    for path, detail in located:
         expected = expectation_at(model, path)
         if detail["type"] == "missing" and _is_misspelt(path, unknown):
             continue
@@ -181,12 +181,12 @@ def value_problems(
 def dotted(path: Path) -> str:
     """`sinks[1].iceberg.table`; positions are counted from 1, as people do."""
     text = ""
-    for part in path:
-        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
+    for key in path:
+        text += f"[{key + 1}]" if isinstance(key, int) else f".{key}"
     return text.removeprefix(".")
 
 
-def _located(error: ValidationError, value: Any) -> Iterator[tuple[Path, ErrorDetails]]:
+def _locate(error: ValidationError, value: Any) -> Iterator[tuple[Path, ErrorDetails]]:
     """Pydantic's errors by path of the file, one each: of a union only the branch that fits best."""
     details: dict[Path, ErrorDetails] = {}
     branched: set[Path] = set()
@@ -204,15 +204,15 @@ def _located(error: ValidationError, value: Any) -> Iterator[tuple[Path, ErrorDe
 def _path(detail: ErrorDetails, value: Any) -> tuple[Path, set[Path]]:
     path: Path = ()
     branches: set[Path] = set()
-    parts = detail["loc"]
-    for index, part in enumerate(parts):
-        inside = isinstance(value, list) and isinstance(part, int) and part < len(value)
-        if inside or (isinstance(value, dict) and part in value):
-            value = value[part]
-        elif not (index == len(parts) - 1 and detail["type"] == "missing"):
+    keys = detail["loc"]
+    for index, key in enumerate(keys):
+        inside = isinstance(value, list) and isinstance(key, int) and key < len(value)
+        if inside or (isinstance(value, dict) and key in value):
+            value = value[key]
+        elif not (index == len(keys) - 1 and detail["type"] == "missing"):
             branches.add(path)  # the name of a union's branch, not of anything in the file
             continue
-        path = (*path, part)
+        path = (*path, key)
     return path, branches
 
 
@@ -222,7 +222,7 @@ def _is_misspelt(missing: Path, unknown: Sequence[Path]) -> bool:
 
 
 def _message(path: Path, detail: ErrorDetails, expected: Expectation, model: type[Settings], document: Document) -> str:  # noqa: PLR0911 - one line per kind of mistake
-    found = _shown_value(detail["input"], document.written.get(path), expected)
+    value_text = _value_text(detail["input"], document.written.get(path), expected)
     match detail["type"]:
         case "missing":
             return f"missing; write for example {path[-1]}: {_example(expected)}"
@@ -230,22 +230,22 @@ def _message(path: Path, detail: ErrorDetails, expected: Expectation, model: typ
             return _unknown(path, model)
         case "value_error":
             reason = masked(document.without_variables(str(detail["ctx"]["error"])))
-            return f"{found.removeprefix(', ')}: {reason}" if found and document.written.get(path) else reason
+            return f"{value_text.removeprefix(', ')}: {reason}" if value_text and document.written.get(path) else reason
         case "literal_error":
             words = literals(expected.annotation)
-            return f"expected {describe(expected.annotation)}{found}{did_you_mean(str(detail['input']), words)}"
+            return f"expected {describe(expected.annotation)}{value_text}{did_you_mean(str(detail['input']), words)}"
         case "too_short" | "string_too_short":
             return f"empty; write for example {path[-1]}: {_example(expected)}"
         case "greater_than":
-            return f"expected a number above {detail['ctx']['gt']}{found}"
+            return f"expected a number above {detail['ctx']['gt']}{value_text}"
         case "greater_than_equal":
-            return f"expected {detail['ctx']['ge']} or more{found}"
+            return f"expected {detail['ctx']['ge']} or more{value_text}"
         case "string_pattern_mismatch":
-            return f"not of the right form; write for example {path[-1]}: {_example(expected)}{found}"
-    return f"expected {describe(expected.annotation)}{found}{_as_mapping(expected, document.written.get(path))}"
+            return f"not of the right form; write for example {path[-1]}: {_example(expected)}{value_text}"
+    return f"expected {describe(expected.annotation)}{value_text}{_mapping_hint(expected, document.written.get(path))}"
 
 
-def _as_mapping(expected: Expectation, written: str | None) -> str:
+def _mapping_hint(expected: Expectation, written: str | None) -> str:
     # `- console` is the start of the right thing.
     return f"; write {written}: {{…}}" if expected.model and written in expected.model.model_fields else ""
 
@@ -255,7 +255,7 @@ def _unknown(path: Path, model: type[Settings]) -> str:
     name, known = str(path[-1]), list(owner.model_fields)
     if name in owner.removed:
         return owner.removed[name]
-    if paths := homes(model, name):  # before a similar name here
+    if paths := setting_paths(model, name):  # before a similar name here
         return f"unknown {owner.called}; it belongs at {one_of(paths)}"
     if hint := did_you_mean(name, known):
         return f"unknown {owner.called}{hint}"
@@ -268,7 +268,7 @@ def _example(expected: Expectation) -> str:
     return f"… ({describe(expected.annotation)})"
 
 
-def _shown_value(value: Any, written: str | None, expected: Expectation) -> str:
+def _value_text(value: Any, written: str | None, expected: Expectation) -> str:
     if isinstance(value, dict | list):
         return f", found {'a mapping' if isinstance(value, dict) else 'a list'}"
     if value is None:
@@ -276,5 +276,5 @@ def _shown_value(value: Any, written: str | None, expected: Expectation) -> str:
     if expected.secret or written is None:
         return ""
     # G11: the text of the file, never the value of a variable.
-    shown = masked(written)
-    return f", found '{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}'"
+    text = masked(written)
+    return f", found '{text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + '…'}'"

@@ -8,10 +8,10 @@ from headwater.config.settings import SecretText, Settings
 
 
 class S3Settings(Settings):
-    """For what is not written here AWS's own variables and files are asked (`AWS_ENDPOINT_URL`, `AWS_PROFILE`, …)."""
+    """What is left out here comes from AWS's own variables and files (`AWS_ENDPOINT_URL`, `AWS_PROFILE`, …)."""
 
     endpoint: str | None = Field(default=None, examples=["http://localhost:9000"])
-    """The server's address, where it is not Amazon's."""
+    """The server's address; by default Amazon's."""
     region: str | None = Field(default=None, examples=["eu-central-1"])
     """The bucket's region."""
     access_key: SecretText | None = None
@@ -19,15 +19,15 @@ class S3Settings(Settings):
     secret_key: SecretText | None = None
     """With `access_key`."""
     session_token: SecretText | None = None
-    """For keys that are lent for a while."""
+    """For temporary credentials."""
     profile: str | None = None
     """A profile of AWS's configuration files."""
     role: str | None = Field(default=None, examples=["arn:aws:iam::123456789012:role/reader"])
-    """A role to assume with the credentials that are found."""
+    """A role to assume with these credentials."""
     anonymous: bool = False
-    """Sign nothing: for public buckets."""
+    """Send unsigned requests: for public buckets."""
     path_style: bool | None = None
-    """The bucket in the path instead of in the host's name; by default where an `endpoint` is written."""
+    """Put the bucket in the path instead of the host's name; by default true with an `endpoint`."""
 
 
 class ConnectSettings(Settings):
@@ -36,7 +36,7 @@ class ConnectSettings(Settings):
     url: str | None = Field(default=None, examples=["http://connect:8083"])
     """Its address. Default: the worker of the local stack, if it runs, else http://localhost:8083."""
     username: str | None = None
-    """For workers that ask for basic authentication."""
+    """For workers that require basic authentication."""
     password: SecretText | None = None
     """With `username`."""
 
@@ -73,7 +73,7 @@ class SparkSettings(Settings):
 
 
 class ProjectSettings(Settings):
-    """The whole of headwater.yaml."""
+    """All of headwater.yaml."""
 
     progress: SecretText | list[SecretText] = SecretText("sqlite:///.headwater/progress.db")
     """`memory:`, `file:///…`, `sqlite:///…`, `postgresql://…`; a list is multi-level, the last one decides."""
@@ -82,7 +82,7 @@ class ProjectSettings(Settings):
     spark: SparkSettings = SparkSettings()
     """The Spark session."""
     s3: S3Settings = S3Settings()
-    """How S3 is reached, by sources and sinks that do not say it themselves."""
+    """The connection to S3, for sources and sinks without an `s3` of their own."""
     connect: ConnectSettings = ConnectSettings()
     """Where Kafka Connect is, for `headwater connect`."""
 

@@ -1,4 +1,4 @@
-"""The kind of value that all settings are: frozen, and closed to unknown names (G12); durations, sizes and secrets."""
+"""The base of all settings: frozen, and closed to unknown names (G12); durations, sizes and secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headwater.model.secret import MASK, Secret
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _NOT_A_DURATION = "not a duration; write for example 5s, 10m or 1h30m"
 _SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|credential|access.?key|account.?key|private.?key")
 
@@ -36,13 +36,13 @@ _SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|credential|access.?
 class Settings(BaseModel):
     """Base of every settings value.
 
-    A text under an attribute is its description: `headwater schema` and docs/reference are made of them.
+    A text under an attribute is its description, for `headwater schema` and docs/reference.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    called: ClassVar[str] = "setting"  # what an unknown name in this place would have been
-    removed: ClassVar[Mapping[str, str]] = {}  # a name that was a setting once → what to do instead
+    called: ClassVar[str] = "setting"  # the noun for errors about an unknown name
+    removed: ClassVar[Mapping[str, str]] = {}  # a former setting → what to do instead
 
     @field_validator("*", mode="before")
     @classmethod
@@ -59,7 +59,7 @@ class Settings(BaseModel):
 
 
 class OneKind(Settings):
-    """A mapping of which exactly one field is written: its name says the kind."""
+    """A mapping in which exactly one field is written: its name is the type."""
 
     @model_validator(mode="before")
     @classmethod
@@ -97,7 +97,7 @@ def parse_duration(value: object) -> dt.timedelta:
     if isinstance(value, dt.timedelta):
         return value
     if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
-        return dt.timedelta(seconds=sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(value)))
+        return dt.timedelta(seconds=sum(float(n) * _UNITS[unit] for n, unit in _DURATION_PART.findall(value)))
     raise ValueError(_NOT_A_DURATION)
 
 
@@ -138,24 +138,24 @@ def _without_secrets(options: dict[str, object]) -> dict[str, object]:
 
 @cache
 def describe_fields(model: type[Settings]) -> Mapping[str, str]:
-    """Setting → the text that stands under it, in its class or in one that it extends."""
-    described: dict[str, str] = {}
+    """Setting → the text under it, in its class or in a base class."""
+    descriptions: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if issubclass(owner, Settings):
-            described |= _described_in(owner)
-    return described
+            descriptions |= _class_descriptions(owner)
+    return descriptions
 
 
-def _described_in(model: type[Settings]) -> Mapping[str, str]:
+def _class_descriptions(model: type[Settings]) -> Mapping[str, str]:
     tree = ast.parse(inspect.getsource(inspect.getmodule(model)))  # type: ignore[arg-type]
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == model.__name__)
-    described = {}
-    for statement, following in itertools.pairwise(body):
+    descriptions = {}
+    for statement, next_statement in itertools.pairwise(body):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            text = following.value if isinstance(following, ast.Expr) else None
+            text = next_statement.value if isinstance(next_statement, ast.Expr) else None
             if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                described[statement.target.id] = inspect.cleandoc(text.value)
-    return described
+                descriptions[statement.target.id] = inspect.cleandoc(text.value)
+    return descriptions
 
 
 def describe_model(model: type[Settings]) -> str:

@@ -52,14 +52,14 @@ class Mistake:
 
 @dataclass
 class Document:
-    """One YAML document: its value, and the position of each part."""
+    """One YAML document: its value, and the position of each key and value."""
 
     value: Any = None
     keys: dict[Path, Position] = field(default_factory=dict)
     values: dict[Path, Position] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)  # scalars before any variable was replaced (G11)
     mistakes: list[Mistake] = field(default_factory=list)
-    substituted: dict[str, str] = field(default_factory=dict)  # what a variable held → the variable
+    substituted: dict[str, str] = field(default_factory=dict)  # the value of a variable → the variable
     origins: dict[Path, str] = field(default_factory=dict)  # values from a variable or a flag
 
     def nearest(self, path: Path) -> Position:
@@ -77,7 +77,7 @@ class Document:
     def supersede(self, path: Path, origin: str) -> None:
         """Record that the value at the path comes from elsewhere, and drop the mistakes of the text there."""
         self.mistakes = [mistake for mistake in self.mistakes if mistake.path[: len(path)] != path]
-        self.written = {known: text for known, text in self.written.items() if known[: len(path)] != path}
+        self.written = {other: text for other, text in self.written.items() if other[: len(path)] != path}
         self.origins[path] = origin
 
     def origin(self, path: Path) -> str | None:
@@ -87,7 +87,7 @@ class Document:
 def read_documents(text: str, environment: Mapping[str, str]) -> Iterator[Document]:
     """Every document of the text that is not empty. A text that is not YAML yields one document with the mistake."""
     try:
-        # Nodes, not values: they keep the places, and duplicate keys are still there to be seen.
+        # Nodes, not values: they have positions, and duplicate keys.
         nodes = list(YAML(typ="safe", pure=True).compose_all(text))
     except MarkedYAMLError as error:
         yield _unreadable(error.problem_mark, _advice(error.problem or error.context or ""))
@@ -132,13 +132,13 @@ class _Builder:
                 merged |= self._merge(value, path)
                 continue
             name = str(key.value)
-            here = (*path, name)
+            key_path = (*path, name)
             if name in own:
-                first = self._document.keys[here].line
-                self._mistake(key, here, f"written twice; the first one is on line {first}: keep one of them")
+                first = self._document.keys[key_path].line
+                self._mistake(key, key_path, f"written twice; the first one is on line {first}: keep one of them")
                 continue
-            self._document.keys[here] = _position(key)
-            own[name] = self.build(value, here)
+            self._document.keys[key_path] = _position(key)
+            own[name] = self.build(value, key_path)
         return {**merged, **own}
 
     def _merge(self, node: Node, path: Path) -> dict[str, Any]:
@@ -154,12 +154,12 @@ class _Builder:
     def _scalar(self, text: str, node: Node, path: Path) -> Any:
         self._document.written[path] = text
         if "${" in text:
-            return self._interpolated(text, node, path)
+            return self._interpolate(text, node, path)
         if getattr(node, "style", None) in {"'", '"', "|", ">"}:
             return text
-        return _resolved(text, str(node.tag))
+        return _resolve(text, str(node.tag))
 
-    def _interpolated(self, text: str, node: Node, path: Path) -> str:
+    def _interpolate(self, text: str, node: Node, path: Path) -> str:
         def replace(match: re.Match[str]) -> str:
             if match["broken"]:
                 self._mistake(node, path, "a variable is ${NAME} or ${NAME:-default}; write $${ for a plain ${")
@@ -186,7 +186,7 @@ class _Builder:
         self._document.mistakes.append(Mistake(_position(node), path, message))
 
 
-def _resolved(text: str, tag: str) -> Any:
+def _resolve(text: str, tag: str) -> Any:
     # Dates stay texts: a cursor's type decides what they mean.
     match tag.removeprefix(_TAG):
         case "null":

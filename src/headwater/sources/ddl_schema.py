@@ -55,7 +55,7 @@ def _field(column: DdlColumn) -> pa.Field:
 def _type(kind: DdlType) -> pa.DataType:
     if kind.name == "decimal":
         return pa.decimal128(*kind.digits)
-    inside = [_field(column) for column in kind.inside]
+    inside = [_field(column) for column in kind.fields]
     if kind.name == "array":
         return pa.list_(inside[0])
     if kind.name == "map":

@@ -56,7 +56,7 @@ class KafkaSecuritySettings(Settings):
     tls: bool | KafkaTlsSettings = False
     """`true`, or where the certificates are."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """SASL: how the password is proven. Others by `options`."""
+    """The SASL mechanism. Others by `options`."""
     username: str | None = None
     """For SASL."""
     password: SecretText | None = None
@@ -64,14 +64,14 @@ class KafkaSecuritySettings(Settings):
 
     @model_validator(mode="after")
     def _whole_login(self) -> KafkaSecuritySettings:
-        given = (self.mechanism, self.username, self.password)
-        if any(given) and not all(given):
+        credentials = (self.mechanism, self.username, self.password)
+        if any(credentials) and not all(credentials):
             raise ValueError("mechanism, username and password belong together; write all three or none")
         return self
 
     @property
     def protocol(self) -> str:
-        """In Kafka's words."""
+        """Kafka's name of the security protocol."""
         return f"{'SASL_' if self.mechanism else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
 
 
@@ -181,7 +181,7 @@ class DebeziumSettings(Settings):
 MetadataName = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
 
 # Decided by the source: its offsets are in the mark, and nothing else may move them.
-_DECIDED = {
+_FIXED_OPTIONS = {
     "group.id": "write group",
     "enable.auto.commit": "offsets are committed when a window has landed; write group",
     "enable.auto.offset.store": "offsets are stored in the mark",
@@ -280,15 +280,17 @@ class KafkaSourceSettings(KafkaClientSettings):
     @field_validator("options", mode="after")
     @classmethod
     def _left_to_us(cls, options: dict[str, OptionValue]) -> dict[str, OptionValue]:
-        for name, instead in _DECIDED.items():
+        for name, reason in _FIXED_OPTIONS.items():
             if name in options:
-                raise ValueError(f"{name} cannot be set: {instead}")
+                raise ValueError(f"{name} cannot be set: {reason}")
         return options
 
     @model_validator(mode="after")
     def _goes_together(self) -> KafkaSourceSettings:
         if self.schema is not None and self.format not in ("json", "debezium"):
-            raise ValueError(f"schema belongs to format: json and debezium; {self.format} has {_shape(self.format)}")
+            raise ValueError(
+                f"schema belongs to format: json and debezium; {self.format} has {_columns_of(self.format)}"
+            )
         if self.format != "debezium" and "debezium" in self.model_fields_set:
             raise ValueError("debezium: … belongs to format: debezium")
         if self.format == "avro" and self.avro_schema is None:
@@ -303,9 +305,9 @@ class KafkaSourceSettings(KafkaClientSettings):
         names += [column.name for column in parse_ddl(self.schema)] if self.schema else []
         names += CHANGE_COLUMNS if self.format == "debezium" else ()
         folded = [name.lower() for name in names]
-        twice = next((name for name in names if folded.count(name.lower()) > 1), None)
-        if twice is not None:
-            raise ValueError(f"two columns are called {twice}; rename one: metadata: {{offset: position}}")
+        duplicate = next((name for name in names if folded.count(name.lower()) > 1), None)
+        if duplicate is not None:
+            raise ValueError(f"two columns are called {duplicate}; rename one: metadata: {{offset: position}}")
 
     @property
     def metadata_columns(self) -> dict[MetadataName, str]:
@@ -329,5 +331,5 @@ def parse_moment(text: str) -> dt.datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
-def _shape(kind: str) -> str:
-    return "avro_schema" if kind == "avro" else "one column, value"
+def _columns_of(format_name: str) -> str:
+    return "avro_schema" if format_name == "avro" else "one column, value"

@@ -16,13 +16,13 @@ from headwater.model.rows import CHANGE_COLUMNS
 ObjectMetadata = Literal["url", "etag", "modified", "row"]
 SCHEMES = ("s3", "file", "gs", "az")
 
-_OF_EVENTS: tuple[ObjectMetadata, ...] = ("url", "row", "modified")
+_EVENT_METADATA: tuple[ObjectMetadata, ...] = ("url", "row", "modified")
 
 # `schema` is what users call it; pydantic keeps a deprecated method of that name.
 warnings.filterwarnings("ignore", message='Field name "schema"')
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """The url of a folder or a bucket's prefix, if it is well-formed."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme not in SCHEMES:
@@ -35,7 +35,7 @@ def checked_url(url: str) -> str:
 
 
 class CsvSettings(Settings):
-    """How texts in columns are written."""
+    """The CSV dialect."""
 
     header: bool = True
     """Whether the first line names the columns."""
@@ -44,7 +44,7 @@ class CsvSettings(Settings):
     quote: str = Field(default='"', min_length=1, max_length=1)
     """Around a value that holds a delimiter or a line break; doubled within it."""
     escape: str | None = Field(default=None, min_length=1, max_length=1)
-    """Before a character that is meant as it is."""
+    """Before a character that is taken literally."""
     null: list[str] = [""]
     """Unquoted values that mean NULL."""
 
@@ -67,7 +67,7 @@ class EventFeedSettings(OneKind):
     @field_validator("folder")
     @classmethod
     def _known_scheme(cls, folder: str | None) -> str | None:
-        return folder if folder is None else checked_url(folder)
+        return folder if folder is None else check_url(folder)
 
 
 class ObjectsSourceSettings(Settings):
@@ -78,7 +78,7 @@ class ObjectsSourceSettings(Settings):
     pattern: str = Field(default="**", examples=["**/*.jsonl"])
     """Which objects, by their key below `url`: `*` and `?` stay within a folder, `**` crosses them, `{a,b}` is either."""
     ignore: list[str] = ["**/_*", "**/.*"]
-    """Patterns of objects that are never read; a folder that matches is ignored with all that is in it. By default what writers keep beside their data."""
+    """Patterns of objects that are never read; a folder that matches is ignored with all its content. By default the files that writers keep beside their data."""
     recursive: bool = True
     """Look into folders below `url`."""
     min_age: Duration = Field(default="0s", validate_default=True)
@@ -88,7 +88,7 @@ class ObjectsSourceSettings(Settings):
     json_as: Literal["auto", "lines", "document"] = "auto"
     """For json and debezium: a JSON object on each line, or documents: JSON objects and arrays of them, over any lines. auto looks at each object's first line."""
     csv: CsvSettings = CsvSettings()
-    """For csv: how it is written."""
+    """For csv: its dialect."""
     compression: Literal["auto", "none", "gzip", "zstd"] = "auto"
     """auto: by the key's ending, .gz or .zst."""
     schema: str | None = Field(default=None, examples=["id bigint, amount decimal(12,2), at timestamp"])  # type: ignore[assignment]
@@ -96,17 +96,17 @@ class ObjectsSourceSettings(Settings):
     debezium: DebeziumSettings = DebeziumSettings()
     """For debezium: what its events do not contain."""
     metadata: list[ObjectMetadata] | dict[ObjectMetadata, str] = ["url"]
-    """Metadata columns beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping sets names: `{url: source_file}`. `[]`: none. For debezium url, row and modified by default: they name an event, and say when it came."""
+    """Metadata columns beside the content: of url, etag, modified, row (its number in the object, from 1). A list names them `object_url`, `object_etag` …; a mapping sets names: `{url: source_file}`. `[]`: none. For debezium url, row and modified by default: they identify an event and its arrival."""
     max_objects: int = Field(default=100_000, gt=0)
     """Objects per window."""
     max_bytes: Bytes = Field(default=4_000_000_000, gt=0, examples=["1GB"])
     """Bytes per window, as the objects are stored; a larger object gets its own window. `500MB`, `4GB`."""
     split_bytes: Bytes = Field(default=256_000_000, gt=0, examples=["64MB"])
-    """About how much one task reads: small objects share a task, large ones that can be cut are."""
+    """About how much one task reads: small objects share a task, large ones are split where their format allows it."""
     order: Literal["any", "lexical"] = "any"
     """lexical: new objects always have greater keys than all before (dates in their names), so only the end is listed. Changes of older objects are not seen."""
     deleted: Literal["ignore", "remove_rows"] = "ignore"
-    """Objects that are gone: leave their rows, or remove them (for sinks with `mode: replace_object`)."""
+    """Objects that were deleted: leave their rows, or remove them (for sinks with `mode: replace_object`)."""
     tries: int = Field(default=5, gt=0)
     """How often to try an object that cannot be read before it becomes a reject."""
     retry_after: Duration = Field(default="30s", validate_default=True)
@@ -114,7 +114,7 @@ class ObjectsSourceSettings(Settings):
     feed: EventFeedSettings | None = None
     """Notifications to act on between listings."""
     listing_every: Duration = Field(default="1h", validate_default=True)
-    """With `feed`: how often everything is listed all the same, for notifications that were lost."""
+    """With `feed`: how often to list everything all the same, for notifications that were lost."""
     stream: str | None = None
     """The stream's name; by default the last part of `url`."""
     s3: S3Settings | None = None
@@ -128,12 +128,12 @@ class ObjectsSourceSettings(Settings):
         if isinstance(self.metadata, dict):
             return dict(self.metadata)
         as_written = self.format != "debezium" or "metadata" in self.model_fields_set
-        return {name: f"object_{name}" for name in (self.metadata if as_written else _OF_EVENTS)}
+        return {name: f"object_{name}" for name in (self.metadata if as_written else _EVENT_METADATA)}
 
     @field_validator("url")
     @classmethod
     def _known_scheme(cls, url: str) -> str:
-        return checked_url(url)
+        return check_url(url)
 
     @field_validator("schema")
     @classmethod
@@ -145,7 +145,7 @@ class ObjectsSourceSettings(Settings):
     @model_validator(mode="after")
     def _fits_together(self) -> ObjectsSourceSettings:
         if self.schema is not None and self.format not in ("json", "csv", "debezium"):
-            raise ValueError(f"schema is for json, csv and debezium; {self.format} brings its own columns")
+            raise ValueError(f"schema is for json, csv and debezium; {self.format} has its own columns")
         if self.format != "debezium" and "debezium" in self.model_fields_set:
             raise ValueError("debezium: … belongs to format: debezium")
         names = [name.lower() for name in self.metadata_columns.values()]
@@ -154,7 +154,7 @@ class ObjectsSourceSettings(Settings):
             ours = f"; {', '.join(CHANGE_COLUMNS)} are taken" if self.format == "debezium" else ""
             raise ValueError(f"metadata: every column needs a distinct name{ours}")
         if self.order == "lexical" and self.deleted == "remove_rows":
-            raise ValueError("order: lexical lists only new keys, so it never sees that an object is gone")
+            raise ValueError("order: lexical lists only new keys, so it never sees that an object was deleted")
         if self.order == "lexical" and self.feed is not None:
             raise ValueError(
                 "order: lexical lists only keys after the last known one, so it would not find objects that the feed missed; "

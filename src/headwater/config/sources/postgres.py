@@ -45,7 +45,7 @@ class PostgresSourceSettings(Settings):
     as_text: dict[str, list[str]] = {}
     """Columns to read as text, for values that their type cannot keep (infinity, NaN, BC dates)."""
     window: Bytes = Field(default=512_000_000, gt=0, examples=["512MB"])
-    """About how much WAL one cycle reads at most; transactions stay whole."""
+    """About how much WAL one cycle reads at most; transactions are never split."""
     copy_bytes: Bytes = Field(default=8_000_000_000, gt=0, examples=["8GB"])
     """About how much of an initial copy one cycle reads; changes stream between the cycles."""
     splits: int | None = Field(default=None, gt=0)

@@ -45,7 +45,7 @@ class SqlSourceSettings(Settings):
     nulls: Literal["fail", "ignore", "read"] = "ignore"
     """Rows whose cursor is NULL: stop, leave out with a warning, or read (each once)."""
     late: Literal["auto", "scan", "off"] | LookbackSettings = "auto"
-    """How rows that commit late are found; see docs/guarantees.md#g6. `auto`: on PostgreSQL tables all of them, elsewhere those that share the mark's value. `scan`: PostgreSQL, for cursors that applications fill; looks through the whole table and also reads again every row that was changed. `off`: such rows are lost."""
+    """How rows that commit late are found; see docs/guarantees.md#g6. `auto`: on PostgreSQL tables all of them, elsewhere those that share the mark's value. `scan`: PostgreSQL, for cursors that applications fill; scans the whole table and also reads every changed row again. `off`: such rows are lost."""
     columns: list[str] | None = None
     """Only these columns. The cursor and `key` are always read."""
     as_text: list[str] = []
@@ -53,9 +53,9 @@ class SqlSourceSettings(Settings):
     where: str | None = None
     """A condition in the database's own SQL, added to every read."""
     key: list[str] | None = None
-    """Columns that name a row, where the database does not know a primary key."""
+    """Columns that identify a row, where the table has no primary key."""
     max_rows: int | None = Field(default=None, gt=0)
-    """At most about this many rows per cycle; rows that share a cursor value stay together, late rows are never left."""
+    """At most about this many rows per cycle; rows that share a cursor value stay together, late rows are always read."""
     splits: int | None = Field(default=None, gt=0)
     """Parallel reads per stream; by default from the number of rows and the cores."""
     jdbc: JdbcSettings = JdbcSettings()
