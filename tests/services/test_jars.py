@@ -28,12 +28,12 @@ def no_network(monkeypatch):
 def test_jars_in_the_cache_need_no_network(folder, no_network):
     said = []
     paths = jars.ensure_jars(said.append)
-    assert [path.name for path in paths] == list(jars.declared())
+    assert [path.name for path in paths] == list(jars.declared_jars())
     assert said == []
 
 
 def test_a_half_finished_download_is_repaired(folder):
-    victim = folder / jars.declared()[1]
+    victim = folder / jars.declared_jars()[1]
     whole = victim.read_bytes()
     victim.write_bytes(whole[: len(whole) // 2])
     assert [jar.name for jar in jars.inspect(folder, checksums=False) if jar.state == "damaged"] == [victim.name]
@@ -42,7 +42,7 @@ def test_a_half_finished_download_is_repaired(folder):
 
 
 def test_a_changed_byte_is_found_by_its_checksum(folder):
-    victim = folder / jars.declared()[1]
+    victim = folder / jars.declared_jars()[1]
     content = bytearray(victim.read_bytes())
     content[1000] ^= 1
     victim.write_bytes(content)
@@ -50,7 +50,7 @@ def test_a_changed_byte_is_found_by_its_checksum(folder):
 
 
 def test_without_network_the_error_names_the_jar_and_the_remedy(folder, no_network):
-    missing = jars.declared()[0]
+    missing = jars.declared_jars()[0]
     (folder / missing).unlink()
     with pytest.raises(JarsMissing) as failure:
         jars.ensure_jars(print)
@@ -74,12 +74,12 @@ def test_a_library_that_another_one_needs_counts_as_missing_too(tmp_path, monkey
     jars.ensure_jars(print, jars.JarSet.broker)
     shutil.copytree(jars.cache_folder(jars.JarSet.broker), tmp_path / "broker")
     monkeypatch.setenv("HEADWATER_JARS", str(tmp_path))
-    assert "slf4j-simple-1.7.36.jar" in jars.declared(jars.JarSet.broker)
+    assert "slf4j-simple-1.7.36.jar" in jars.declared_jars(jars.JarSet.broker)
     (needed,) = (tmp_path / "broker").glob("scala-library-*.jar")
     needed.unlink()
     states = {jar.name: jar.state for jar in jars.inspect(tmp_path / "broker", jars.JarSet.broker, checksums=False)}
     assert [name for name, state in states.items() if state != "present"] == [needed.name]
-    assert len(states) > len(jars.declared(jars.JarSet.broker))
+    assert len(states) > len(jars.declared_jars(jars.JarSet.broker))
 
 
 def test_the_command_shows_the_set_that_is_asked_for(headwater, tmp_path, monkeypatch):

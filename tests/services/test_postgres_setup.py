@@ -11,7 +11,7 @@ from headwater.pg import sql_text
 from headwater.pg.catalog import Facts, Publication, PublicationEntry, Role, Server, Slot, Table
 from headwater.pg.names import ListedRelation, choose_tables, split_setting
 from headwater.services.postgres_setup.preparation import Request, prepare
-from headwater.services.postgres_setup.rules import Finding, Wanted, examine, is_ready
+from headwater.services.postgres_setup.rules import CaptureNames, Finding, examine, is_ready
 
 SERVER = Server(
     version=180001,
@@ -42,17 +42,17 @@ def table(**changes: object) -> Facts:
     return replace(FACTS, tables=(replace(ORDERS, **changes),))
 
 
-def about(facts: Facts, subject: str, wanted: Wanted = Wanted()) -> list[Finding]:  # noqa: B008 - frozen
+def about(facts: Facts, subject: str, wanted: CaptureNames = CaptureNames()) -> list[Finding]:  # noqa: B008 - frozen
     return [finding for finding in examine(facts, wanted) if finding.subject == subject]
 
 
-def only(facts: Facts, subject: str, wanted: Wanted = Wanted()) -> Finding:  # noqa: B008
+def only(facts: Facts, subject: str, wanted: CaptureNames = CaptureNames()) -> Finding:  # noqa: B008
     (finding,) = about(facts, subject, wanted)
     return finding
 
 
 def test_a_server_with_everything_is_ready():
-    findings = examine(FACTS, Wanted("shop"))
+    findings = examine(FACTS, CaptureNames("shop"))
     assert is_ready(findings)
     assert {finding.state for finding in findings} == {"ok"}
 
@@ -96,8 +96,8 @@ def test_no_slots_left_is_missing_unless_the_slot_is_there_already():
     facts = replace(server(slots_used=10, senders_used=10), slots={"s": replace(SLOT, active=True)})
     assert only(facts, "max_replication_slots").state == "missing"
     assert only(facts, "max_wal_senders").state == "missing"
-    assert only(facts, "max_replication_slots", Wanted(slot="s")).state == "ok"
-    assert only(facts, "max_wal_senders", Wanted(slot="s")).state == "ok"
+    assert only(facts, "max_replication_slots", CaptureNames(slot="s")).state == "ok"
+    assert only(facts, "max_wal_senders", CaptureNames(slot="s")).state == "ok"
     assert "0 of 10 left" in only(facts, "max_wal_senders").found
 
 
@@ -154,14 +154,14 @@ def test_a_partitioned_table_that_is_published_under_its_partitions_names_is_not
     facts = replace(FACTS, tables=(root,), publications={"shop": by_leaf})
     found = about(facts, "publication shop")[-1]
     assert found.sql == ('ALTER PUBLICATION "shop" SET (publish_via_partition_root = true)',)
-    assert not is_ready(examine(facts, Wanted("shop")))
+    assert not is_ready(examine(facts, CaptureNames("shop")))
     assert [one.text for one in prepare(facts, Request("shop")).statements] == list(found.sql)
     assert prepare(facts, Request("shop", via_root=False)).statements == ()
 
 
 def test_a_lost_slot_is_not_ready_when_it_is_the_one_to_use():
     facts = replace(FACTS, slots={"s": replace(SLOT, wal_status="lost", invalidated="wal_removed")})
-    wanted = only(facts, "slot s", Wanted(slot="s"))
+    wanted = only(facts, "slot s", CaptureNames(slot="s"))
     assert (wanted.state, wanted.sql) == ("missing", ("SELECT pg_drop_replication_slot('s')",))
     assert "wal_removed" in wanted.found
     assert only(facts, "slot s").state == "note"
@@ -172,7 +172,7 @@ def test_a_lost_slot_is_not_ready_when_it_is_the_one_to_use():
 @pytest.mark.parametrize("changes", [{"plugin": "wal2json"}, {"database": "other"}])
 def test_a_slot_of_another_database_or_plugin_cannot_be_used(changes):
     facts = replace(FACTS, slots={"s": replace(SLOT, **changes)})
-    assert only(facts, "slot s", Wanted(slot="s")).state == "missing"
+    assert only(facts, "slot s", CaptureNames(slot="s")).state == "missing"
     with pytest.raises(InputError, match="slot s exists"):
         prepare(facts, Request("shop", slot="s"))
 
@@ -193,7 +193,7 @@ def test_a_publication_that_leaves_out_deletes_is_not_ready():
 
 
 def test_identities_are_mended_before_the_table_is_published():
-    found = examine(replace(table(key=()), publications={}), Wanted("shop"))
+    found = examine(replace(table(key=()), publications={}), CaptureNames("shop"))
     assert [finding.sql[0].split()[0] for finding in found if finding.state == "missing"] == ["ALTER", "CREATE"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs
 
-from headwater.services.stack.postgres import THROW_AWAY, Postgres
+from headwater.services.stack.postgres import NO_FSYNC, Postgres
 from headwater.services.stack.s3 import S3, client
 from headwater.services.stack.service import ChildProcess
 from headwater.services.stack.stack import RECIPES, Stack
@@ -21,7 +21,7 @@ _FOLDER, _OWNER = "stack", "owner.json"
 _MANY_SLOTS = {"max_replication_slots": "60", "max_wal_senders": "60"}  # every worker's tests may hold several
 _FOR_TESTS = {
     **RECIPES,
-    "postgres": lambda _: Postgres({**THROW_AWAY, **_MANY_SLOTS}),
+    "postgres": lambda _: Postgres({**NO_FSYNC, **_MANY_SLOTS}),
     "s3": lambda _: S3(may_build=False),  # a build takes longer than a test may; `make test` builds before
 }
 

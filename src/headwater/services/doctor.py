@@ -21,7 +21,7 @@ _PYTHON = (3, 11)
 _PYSPARK = "4.1."
 _GIGABYTE = 1024**3
 _MIN_DISK_BYTES = _GIGABYTE  # a first load needs about that much
-_MULTIPLES = {"k": 1024, "m": 1024**2, "g": _GIGABYTE, "t": 1024**4}
+_UNITS = {"k": 1024, "m": 1024**2, "g": _GIGABYTE, "t": 1024**4}
 
 Check = Callable[[], str]  # returns the state; raises HeadwaterError with the remedy
 
@@ -88,11 +88,11 @@ def _jars() -> str:
 
 
 def _memory(configured: str) -> Finding:
-    need = int(configured[:-1]) * _MULTIPLES[configured[-1].lower()]
+    need = int(configured[:-1]) * _UNITS[configured[-1].lower()]
     free = _free_memory()
     ok = free >= need
-    found = f"{free / _GIGABYTE:.1f} GB free, spark.memory is {configured}"
-    return Finding("memory", ok=ok, found=found, remedy="" if ok else "lower spark.memory in headwater.yaml")
+    state = f"{free / _GIGABYTE:.1f} GB free, spark.memory is {configured}"
+    return Finding("memory", ok=ok, found=state, remedy="" if ok else "lower spark.memory in headwater.yaml")
 
 
 def _free_memory() -> int:
@@ -118,9 +118,9 @@ def _disk(subject: str, folder: Path) -> Finding:
 def _catalog(settings: ProjectSettings, folder: Path) -> Finding:
     lake = settings.lake
     if lake.catalog:
-        kind = lake.catalog.get("type") or lake.catalog.get("catalog-impl", "unknown")
-        ask = f"headwater sql 'SHOW NAMESPACES IN {lake.name}'"
-        return Finding("catalog", ok=True, found=f"{lake.name} is of type {kind}; ask it with: {ask}")
+        catalog_type = lake.catalog.get("type") or lake.catalog.get("catalog-impl", "unknown")
+        command = f"headwater sql 'SHOW NAMESPACES IN {lake.name}'"
+        return Finding("catalog", ok=True, found=f"{lake.name} is of type {catalog_type}; ask it with: {command}")
     root = folder / ".headwater" if "://" in lake.warehouse else (folder / lake.warehouse).resolve()
     database = root / "catalog.db"
     if not database.exists():

@@ -63,7 +63,7 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 
-def declared(which: JarSet = JarSet.spark) -> Sequence[str]:
+def declared_jars(which: JarSet = JarSet.spark) -> Sequence[str]:
     """The file names in ivy.xml; a set may hold more, as dependencies."""
     return tuple(_file_name(dependency) for dependency in _dependencies(which))
 
@@ -76,23 +76,23 @@ def declared_version(which: JarSet) -> str:
 def ensure_jars(say: Callable[[str], None], which: JarSet = JarSet.spark) -> Sequence[Path]:
     """The jars' paths; fetched first if one is missing or has another size."""
     folder = cache_folder(which)
-    if not _complete(folder, which):
-        with locked(folder):
+    if not _is_complete(folder, which):
+        with lock_folder(folder):
             # Another process may have fetched them while we waited for the lock.
-            if not _complete(folder, which):
+            if not _is_complete(folder, which):
                 say(f"fetching the JVM libraries for {which} (about {_MEGABYTES[which]} MB, once) into {folder}")
                 fetch(folder, which)
     return [jar.path for jar in inspect(folder, which, checksums=False)]
 
 
-def _complete(folder: Path, which: JarSet) -> bool:
+def _is_complete(folder: Path, which: JarSet) -> bool:
     return all(jar.state == "present" for jar in inspect(folder, which, checksums=False))
 
 
 def inspect(folder: Path, which: JarSet = JarSet.spark, *, checksums: bool) -> Sequence[Jar]:
     """The state of every jar: by size, and by checksum when asked."""
     manifest = _read_manifest(folder)
-    names = dict.fromkeys([*declared(which), *manifest])
+    names = dict.fromkeys([*declared_jars(which), *manifest])
     return [Jar(name, folder / name, _state(folder / name, manifest.get(name), checksums)) for name in names]
 
 
@@ -108,29 +108,29 @@ def fetch(folder: Path, which: JarSet = JarSet.spark) -> None:
             "-cache", str(Path(work) / "cache"), "-types", "jar", "bundle", "tar.gz",
             "-retrieve", f"{target}/[artifact]-[revision].[ext]",
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        missing = [name for name in declared(which) if not (target / name).exists()]
-        if done.returncode != 0 or missing:
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        missing = [name for name in declared_jars(which) if not (target / name).exists()]
+        if process.returncode != 0 or missing:
             raise JarsMissing(
-                f"could not fetch {', '.join(missing) or 'the JVM libraries'} from Maven Central: {_reason(done.stdout)}",
+                f"could not fetch {', '.join(missing) or 'the JVM libraries'} from Maven Central: {_reason(process.stdout)}",
                 hint=f"check the network and run: {which.repair}; or copy the jars into {folder} from another machine",
             )
-        fetched = sorted(target.iterdir())
-        sums = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in fetched}
-        for path in fetched:
+        paths = sorted(target.iterdir())
+        manifest = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in paths}
+        for path in paths:
             path.replace(folder / path.name)
         scratch = Path(work) / _MANIFEST
-        scratch.write_text(json.dumps(sums, indent=2))
+        scratch.write_text(json.dumps(manifest, indent=2))
         scratch.replace(folder / _MANIFEST)
 
 
-def _state(path: Path, recorded: dict[str, object] | None, checksums: bool) -> str:  # noqa: FBT001 - private
+def _state(path: Path, entry: dict[str, object] | None, checksums: bool) -> str:  # noqa: FBT001 - private
     if not path.exists():
         return "missing"
-    if recorded is None:
+    if entry is None:
         # Copied in by hand: there is only the name to check.
         return "present" if path.stat().st_size > 0 and not (path.parent / _MANIFEST).exists() else "damaged"
-    if path.stat().st_size != recorded["bytes"] or (checksums and _sha256(path) != recorded["sha256"]):
+    if path.stat().st_size != entry["bytes"] or (checksums and _sha256(path) != entry["sha256"]):
         return "damaged"
     return "present"
 
@@ -150,8 +150,12 @@ def _reason(output: str) -> str:
 
 
 def _dependencies(which: JarSet) -> Sequence[ET.Element]:
-    every = ET.parse(_IVY / "ivy.xml").iter("dependency")  # noqa: S314 - our own file
-    return [d for d in every if which in {mapping.partition("->")[0] for mapping in d.attrib["conf"].split(";")}]
+    dependencies = ET.parse(_IVY / "ivy.xml").iter("dependency")  # noqa: S314 - our own file
+    return [
+        dependency
+        for dependency in dependencies
+        if which in {mapping.partition("->")[0] for mapping in dependency.attrib["conf"].split(";")}
+    ]
 
 
 def _file_name(dependency: ET.Element) -> str:
@@ -183,7 +187,7 @@ def remove(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Create the folder and lock it for the block; the lock ends with the process at the latest."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

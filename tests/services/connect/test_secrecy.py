@@ -3,7 +3,7 @@
 import pytest
 
 from headwater.services.connect.apply import differences
-from headwater.services.connect.connector import Connector, is_secret, secret_values, shown, without
+from headwater.services.connect.connector import Connector, display, is_secret, mask_values, secret_values
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ from headwater.services.connect.connector import Connector, is_secret, secret_va
 )  # fmt: skip
 def test_names_of_secrets_are_known(key):
     assert is_secret(key)
-    assert shown(key, "geheim") == "****"
-    assert shown(key, "") == ""
+    assert display(key, "geheim") == "****"
+    assert display(key, "") == ""
 
 
 @pytest.mark.parametrize(
@@ -29,16 +29,16 @@ def test_names_of_secrets_are_known(key):
 )  # fmt: skip
 def test_other_settings_are_shown(key):
     assert not is_secret(key)
-    assert shown(key, "plain") == "plain"
+    assert display(key, "plain") == "plain"
 
 
 def test_where_a_secret_is_may_be_shown_and_the_secret_may_not():
-    assert shown("database.password", "${file:/run/pg:password}") == "${file:/run/pg:password}"
-    assert shown("database.password", "${PG_PASSWORD}") == "${PG_PASSWORD}"
-    assert shown("database.password", "${PG_PASSWORD:-geheim}") == "****"
-    assert shown("database.password", "x${PG_PASSWORD}") == "****"
-    assert shown("odd.name", "geheim", {"odd.name"}) == "****"
-    assert shown("connection.url", "jdbc:postgresql://u:geheim@h/d") == "jdbc:postgresql://u:****@h/d"
+    assert display("database.password", "${file:/run/pg:password}") == "${file:/run/pg:password}"
+    assert display("database.password", "${PG_PASSWORD}") == "${PG_PASSWORD}"
+    assert display("database.password", "${PG_PASSWORD:-geheim}") == "****"
+    assert display("database.password", "x${PG_PASSWORD}") == "****"
+    assert display("odd.name", "geheim", {"odd.name"}) == "****"
+    assert display("connection.url", "jdbc:postgresql://u:geheim@h/d") == "jdbc:postgresql://u:****@h/d"
 
 
 def test_messages_are_shown_without_the_values_of_secrets():
@@ -46,7 +46,7 @@ def test_messages_are_shown_without_the_values_of_secrets():
         {"database.password": "geheim", "odd": "verborgen", "user": "anna", "p.password": ""}, ["odd"]
     )
     assert values == {"geheim", "verborgen"}
-    said = without(values, "Invalid value geheim (verborgen) for user anna at http://u:pw@h/")
+    said = mask_values(values, "Invalid value geheim (verborgen) for user anna at http://u:pw@h/")
     assert said == "Invalid value **** (****) for user anna at http://u:****@h/"
 
 

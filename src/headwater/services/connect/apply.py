@@ -1,4 +1,4 @@
-"""Brings connectors to their wanted settings: differences, validation, and the wait for a settled state."""
+"""Applies connector settings: differences, validation, and the wait for a settled state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from headwater.model.errors import InputError, closest
 from headwater.services.connect.client import ConnectClient
-from headwater.services.connect.connector import Connector, ConnectorState, FieldErrors, Plugin, secret_values, shown
+from headwater.services.connect.connector import Connector, ConnectorState, FieldErrors, Plugin, display, secret_values
 
 Outcome = Literal["created", "changed", "unchanged"]
 
@@ -55,23 +55,23 @@ def validate_connector(
 ) -> tuple[tuple[FieldErrors, ...], frozenset[str]]:
     """The class's problems with the settings, and the fields that it declares secret."""
     if not any(connector.connector_class in plugin.aliases for plugin in plugins):
-        close = closest(connector.connector_class, [plugin.name for plugin in plugins], _SIMILARITY)
-        guess = f"; did you mean '{close}'?" if close else ""
+        suggestion = closest(connector.connector_class, [plugin.name for plugin in plugins], _SIMILARITY)
+        question = f"; did you mean '{suggestion}'?" if suggestion else ""
         raise InputError(
-            f"{connector.name}: the worker at {client.url} has no connector class {connector.connector_class}{guess}",
-            hint=f"it has {_listed(plugins)}; put the connector's archive on the worker's plugin.path and restart it",
+            f"{connector.name}: the worker at {client.url} has no connector class {connector.connector_class}{question}",
+            hint=f"it has {_plugin_list(plugins)}; put the connector's archive on the worker's plugin.path and restart it",
         )
     client.hide(secret_values(connector.config))
-    answer = client.validate(connector.connector_class, connector.config)
-    client.hide(secret_values(connector.config, answer.secret))
+    validation = client.validate(connector.connector_class, connector.config)
+    client.hide(secret_values(connector.config, validation.secret))
     problems = tuple(
         FieldErrors(problem.field, tuple(client.without_secrets(error) for error in problem.errors))
-        for problem in answer.problems
+        for problem in validation.problems
     )
-    return problems, answer.secret
+    return problems, validation.secret
 
 
-def _listed(plugins: Sequence[Plugin]) -> str:
+def _plugin_list(plugins: Sequence[Plugin]) -> str:
     return ", ".join(f"{plugin.name} {plugin.version}" for plugin in plugins) or "none"
 
 
@@ -84,14 +84,14 @@ def differences(
         before, after = current.get(key), connector.config.get(key)
         if before == after:
             continue
-        written = connector.written.get(key)
-        from_variable = written is not None and written != after
-        hidden = {*secret, key} if from_variable else secret
+        text = connector.written.get(key)
+        from_variable = text is not None and text != after
+        secret_keys = {*secret, key} if from_variable else secret
         changes.append(
             Difference(
                 key,
-                None if before is None else shown(key, before, hidden),
-                None if written is None else shown(key, written, secret),
+                None if before is None else display(key, before, secret_keys),
+                None if text is None else display(key, text, secret),
             )
         )
     return tuple(changes)

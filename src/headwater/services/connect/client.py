@@ -20,7 +20,7 @@ from headwater.model.errors import EnvironmentFault, HeadwaterError, InputError,
 from headwater.model.json_codec import from_json
 from headwater.model.marks import Json
 from headwater.model.secret import Secret, masked
-from headwater.services.connect.connector import ConnectorState, Plugin, Validation, without
+from headwater.services.connect.connector import ConnectorState, Plugin, Validation, mask_values
 from headwater.services.stack.stack import Stack
 
 _CONNECT_SECONDS = 5.0
@@ -30,8 +30,8 @@ _SUCCESS = range(200, 300)
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """A response of any kind."""
+class _Response:
+    """An HTTP response, of any status."""
 
     url: str
     status: int
@@ -60,9 +60,9 @@ class ConnectClient:
         self._hidden: set[str] = set()
         address = _address(url)
         self._base = str(address._replace(auth=None)).rstrip("/")
-        login = (username, password.reveal() if password else "") if username else _login_in(address)
-        self._headers = {"Authorization": _basic(*login)} if login else {}
-        self._http = _connections(address)
+        login = (username, password.reveal() if password else "") if username else _url_login(address)
+        self._headers = {"Authorization": _basic_auth(*login)} if login else {}
+        self._http = _pool(address)
 
     def close(self) -> None:
         self._http.clear()
@@ -72,41 +72,41 @@ class ConnectClient:
         self._hidden |= values
 
     def without_secrets(self, text: str) -> str:
-        return without(self._hidden, text)
+        return mask_values(self._hidden, text)
 
     def plugins(self) -> Sequence[Plugin]:
         plugins = [from_json(Plugin, plugin) for plugin in self._get("/connector-plugins")]
         return sorted(plugins, key=lambda plugin: plugin.name)
 
     def validate(self, connector_class: str, config: Mapping[str, str]) -> Validation:
-        answer = self._ask(
+        response = self._request(
             "PUT", f"/connector-plugins/{quote(connector_class, safe='')}/config/validate", body=dict(config)
         )
-        return Validation.from_json(_json(answer))
+        return Validation.from_json(_parse(response))
 
     def names(self) -> Sequence[str]:
         return sorted(self._get("/connectors"))
 
     def config(self, name: str) -> dict[str, str] | None:
         """The connector's settings; None: it does not exist."""
-        answer = self._ask("GET", f"{_path(name)}/config", absent=True)
-        return None if answer is None else dict(_json(answer))
+        response = self._request("GET", f"{_path(name)}/config", or_none=True)
+        return None if response is None else dict(_parse(response))
 
     def put(self, name: str, config: Mapping[str, str]) -> None:
         """Create the connector, or replace all of its settings."""
-        self._ask("PUT", f"{_path(name)}/config", body=dict(config))
+        self._request("PUT", f"{_path(name)}/config", body=dict(config))
 
     def state(self, name: str) -> ConnectorState | None:
         """None: the connector does not exist, or is too new for this worker."""
-        answer = self._ask("GET", f"{_path(name)}/status", absent=True)
-        return None if answer is None else from_json(ConnectorState, _json(answer))
+        response = self._request("GET", f"{_path(name)}/status", or_none=True)
+        return None if response is None else from_json(ConnectorState, _parse(response))
 
     def offsets(self, name: str) -> Sequence[Mapping[str, Json]] | None:
         """How far it has read; None: this worker is too old to say (before Kafka 3.6)."""
-        answer = self._ask("GET", f"{_path(name)}/offsets", absent=True)
-        return None if answer is None else _json(answer)["offsets"]
+        response = self._request("GET", f"{_path(name)}/offsets", or_none=True)
+        return None if response is None else _parse(response)["offsets"]
 
-    def known_state(self, name: str) -> ConnectorState:
+    def require_state(self, name: str) -> ConnectorState:
         """Raises UnknownName if the connector does not exist."""
         state = self.state(name)
         if state is None:
@@ -116,16 +116,16 @@ class ConnectClient:
     def restart(self, name: str, task: int | None = None) -> None:
         """The connector with its tasks, or one task."""
         if task is None:
-            self._ask("POST", f"{_path(name)}/restart", query={"includeTasks": "true", "onlyFailed": "false"})
+            self._request("POST", f"{_path(name)}/restart", query={"includeTasks": "true", "onlyFailed": "false"})
         else:
-            self._ask("POST", f"{_path(name)}/tasks/{task}/restart")
+            self._request("POST", f"{_path(name)}/tasks/{task}/restart")
 
     def change_state(self, name: str, action: str) -> None:
         """`pause`, `resume` or `stop`."""
-        self._ask("PUT", f"{_path(name)}/{action}")
+        self._request("PUT", f"{_path(name)}/{action}")
 
     def delete(self, name: str) -> None:
-        self._ask("DELETE", _path(name))
+        self._request("DELETE", _path(name))
 
     def unknown_connector(self, name: str) -> UnknownName:
         names = self.names()
@@ -135,34 +135,36 @@ class ConnectClient:
         return UnknownName(f"no connector '{name}' at {self.url}", hint=hint)
 
     def _get(self, path: str) -> Json:
-        return _json(self._ask("GET", path))
+        return _parse(self._request("GET", path))
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
         *,
         body: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
-        absent: bool = False,  # whether 404 is an answer
-    ) -> _Answer | None:
+        or_none: bool = False,  # None for 404, instead of an error
+    ) -> _Response | None:
         deadline = time.monotonic() + self._rebalance_seconds
         while True:
-            answer = self._once(method, path, body, query)
+            response = self._send(method, path, body, query)
             # A rebalance refuses requests until it ends.
-            if answer.status != http.HTTPStatus.CONFLICT or time.monotonic() > deadline:
+            if response.status != http.HTTPStatus.CONFLICT or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)
-        if answer.status in _SUCCESS:
-            return answer
-        if absent and answer.status == http.HTTPStatus.NOT_FOUND:
+        if response.status in _SUCCESS:
+            return response
+        if or_none and response.status == http.HTTPStatus.NOT_FOUND:
             return None
-        raise self._refused(answer)
+        raise self._error(response)
 
-    def _once(self, method: str, path: str, body: Mapping[str, str] | None, query: Mapping[str, str] | None) -> _Answer:
+    def _send(
+        self, method: str, path: str, body: Mapping[str, str] | None, query: Mapping[str, str] | None
+    ) -> _Response:
         target = f"{path}?{urlencode(query)}" if query else path
         try:
-            answer = self._http.request(
+            response = self._http.request(
                 method,
                 f"{self._base}{target}",
                 json=body,
@@ -171,23 +173,23 @@ class ConnectClient:
                 retries=False,
                 redirect=False,
             )
-            return _Answer(f"{self.url.rstrip('/')}{target}", answer.status, answer.data)
+            return _Response(f"{self.url.rstrip('/')}{target}", response.status, response.data)
         except urllib3.exceptions.HTTPError as error:
             raise EnvironmentFault(
                 f"no Kafka Connect worker answers at {self.url}: {_reason(error)}",
                 hint="start it (on this machine: headwater stack up connect), or name another with --url",
             ) from error
 
-    def _refused(self, answer: _Answer) -> HeadwaterError:
-        status = http.HTTPStatus(answer.status)
+    def _error(self, response: _Response) -> HeadwaterError:
+        status = http.HTTPStatus(response.status)
         if status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
             return EnvironmentFault(
                 f"Kafka Connect at {self.url} refuses the login: {status} {status.phrase}",
                 hint="write connect: {username: …, password: …} in headwater.yaml",
             )
-        reason = _message(answer)
+        reason = _message(response)
         if reason is None:
-            return _not_connect(answer)
+            return _not_connect(response)
         message = self.without_secrets(reason)
         if status == http.HTTPStatus.CONFLICT:
             return EnvironmentFault(
@@ -209,57 +211,57 @@ def _address(url: str) -> Url:
     return address
 
 
-def _login_in(address: Url) -> tuple[str, str] | None:
+def _url_login(address: Url) -> tuple[str, str] | None:
     if address.auth is None:
         return None
     name, _, password = address.auth.partition(":")
     return unquote(name), unquote(password)
 
 
-def _basic(name: str, password: str) -> str:
+def _basic_auth(name: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
 
 
-def _connections(address: Url) -> urllib3.PoolManager:
+def _pool(address: Url) -> urllib3.PoolManager:
     proxies = getproxies()
     proxy = proxies.get(address.scheme or "") or proxies.get("all")
     # A proxy cannot reach a worker on this machine.
     if not proxy or address.host in _LOCAL or proxy_bypass(address.netloc or ""):
         return urllib3.PoolManager()
     proxy_address = _address(proxy if "://" in proxy else f"http://{proxy}")
-    login = _login_in(proxy_address)
-    headers = {"Proxy-Authorization": _basic(*login)} if login else None
+    login = _url_login(proxy_address)
+    headers = {"Proxy-Authorization": _basic_auth(*login)} if login else None
     return urllib3.ProxyManager(str(proxy_address._replace(auth=None)), proxy_headers=headers)
 
 
 def _path(name: str) -> str:
     # Workers refuse such a path, escaped or not, without an explanation.
-    if any(sign in "/\\%;" or ord(sign) < ord(" ") for sign in name) or name in {"", ".", ".."}:
+    if any(character in "/\\%;" or ord(character) < ord(" ") for character in name) or name in {"", ".", ".."}:
         raise InputError(
             f"{name!r} cannot be the name of a connector", hint="leave out / \\ % ; and control characters"
         )
     return f"/connectors/{quote(name, safe='')}"
 
 
-def _json(answer: _Answer | None) -> Json:
-    assert answer is not None  # noqa: S101 - None only with absent=True
+def _parse(response: _Response | None) -> Json:
+    assert response is not None  # noqa: S101 - None only with or_none=True
     try:
-        return answer.json()
+        return response.json()
     except ValueError as error:
-        raise _not_connect(answer) from error
+        raise _not_connect(response) from error
 
 
-def _not_connect(answer: _Answer) -> EnvironmentFault:
+def _not_connect(response: _Response) -> EnvironmentFault:
     return EnvironmentFault(
-        f"{answer.url} is not a Kafka Connect worker (status {answer.status})",
+        f"{response.url} is not a Kafka Connect worker (status {response.status})",
         hint="use the address of a worker's REST interface (usually port 8083)",
     )
 
 
-def _message(answer: _Answer) -> str | None:
+def _message(response: _Response) -> str | None:
     """The worker's message; None: the server is not a worker, because every worker sends one."""
     try:
-        return str(answer.json()["message"]).strip()
+        return str(response.json()["message"]).strip()
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -297,9 +299,9 @@ def find_worker(flag: str | None, environment: Mapping[str, str], settings: Conn
         return Address(environment[VARIABLE], VARIABLE)
     if settings.url:
         return Address(settings.url, SETTING if environment.get(SETTING) else "headwater.yaml")
-    running = _stack_worker(folder / STACK)
-    if running:
-        return Address(running, f"the stack in {folder / STACK}")
+    stack_url = _stack_worker(folder / STACK)
+    if stack_url:
+        return Address(stack_url, f"the stack in {folder / STACK}")
     return Address(DEFAULT, "the default")
 
 

@@ -53,7 +53,7 @@ class RunState:
 
     @property
     def cause(self) -> str:
-        """The innermost cause: the first line often only says that something else went wrong."""
+        """The innermost cause: the first line is often too general."""
         causes: Sequence[str] = _CAUSED_BY.findall(self.trace)
         return causes[-1].strip() if causes else ""
 
@@ -123,22 +123,22 @@ class Validation:
 
 # `${file:/run/secrets/pg:password}` and `${PG_PASSWORD}` only point at a secret and may be shown; a default may not.
 _REFERENCE = re.compile(r"\$\{(?![^{}]*:-)[^{}]+\}")
-_MORE_SECRETS = re.compile(r"(?i)jaas|passphrase|user\.info|(^|[._-])(api[._-]?key|pass|pwd|sas)([._-]|$)|[._-]key$")
-_SHORTEST = 4  # masking shorter values would garble every message
+_SECRET_KEY = re.compile(r"(?i)jaas|passphrase|user\.info|(^|[._-])(api[._-]?key|pass|pwd|sas)([._-]|$)|[._-]key$")
+_MIN_SECRET_LENGTH = 4  # masking shorter values would garble every message
 
 
 def is_secret(key: str) -> bool:
     """By the setting's name. Names of classes and converters are not secret, even with `credentials` in them."""
     if key.endswith((".class", ".converter", "schemas.enable")):
         return False
-    return looks_secret(key) or bool(_MORE_SECRETS.search(key))
+    return looks_secret(key) or bool(_SECRET_KEY.search(key))
 
 
 def is_reference(value: str) -> bool:
     return _REFERENCE.fullmatch(value) is not None
 
 
-def shown(key: str, value: str, secret: Collection[str] = ()) -> str:
+def display(key: str, value: str, secret: Collection[str] = ()) -> str:
     """A setting for people; `secret` are keys that the connector declares secret."""
     if value and (key in secret or is_secret(key)) and not is_reference(value):
         return MASK
@@ -149,10 +149,10 @@ def secret_values(config: Mapping[str, str], secret: Iterable[str] = ()) -> set[
     """Values that must not appear in messages."""
     keys = {key for key in config if is_secret(key)} | set(secret)
     values = {config[key] for key in keys if key in config and not is_reference(config[key])}
-    return {value for value in values if len(value) >= _SHORTEST}
+    return {value for value in values if len(value) >= _MIN_SECRET_LENGTH}
 
 
-def without(values: Collection[str], text: str) -> str:
+def mask_values(values: Collection[str], text: str) -> str:
     """The text with these values and the passwords of addresses masked."""
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
@@ -164,13 +164,13 @@ CLASS = "connector.class"
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_]\w*)(?P<default>:-[^}]*)?\}|(?P<reference>\$\{[^{}:]+:[^{}]*\})|(?P<broken>\$\{)"
 )
-_BETWEEN = re.compile(r"[\s,]*")
+_SEPARATOR = re.compile(r"[\s,]*")
 _TOP_LEVEL = {"name", "config", "tasks", "type"}  # a worker's own output adds the last two
 
 
 @dataclass(frozen=True)
 class Connector:
-    """The wanted state of a connector."""
+    """The declared state of a connector."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)  # including its name; may hold secrets
@@ -215,10 +215,10 @@ class _File:
         document = self._document()
         if document is None:
             return
-        many = document if isinstance(document, list) else [document]
-        if not many:
+        items = document if isinstance(document, list) else [document]
+        if not items:
             self._problem("", "the list is empty; write at least one connector")
-        for position, (item, span) in enumerate(zip(many, _spans(self._text), strict=True), start=1):
+        for position, (item, span) in enumerate(zip(items, _spans(self._text), strict=True), start=1):
             self._span = span
             connector = self._connector(item, f"[{position}]." if isinstance(document, list) else "")
             if connector:
@@ -247,9 +247,9 @@ class _File:
             self._problem(name, "written twice; keep one of them")
         return dict(pairs)
 
-    def _connector(self, item: Any, before: str) -> Connector | None:
+    def _connector(self, item: Any, prefix: str) -> Connector | None:
         if not isinstance(item, dict):
-            self._problem(before.rstrip("."), 'expected a connector: {"name": …, "config": {…}}')
+            self._problem(prefix.rstrip("."), 'expected a connector: {"name": …, "config": {…}}')
             return None
         count = len(self._problems)
         config, name = item, item.get("name")
@@ -257,16 +257,16 @@ class _File:
             config = item["config"]
             name = name or config.get("name")
             if config.get("name", name) != name:
-                self._problem(f"{before}config.name", f"the name above is '{name}'; write one name")
+                self._problem(f"{prefix}config.name", f"the name above is '{name}'; write one name")
             for unknown in sorted(item.keys() - _TOP_LEVEL):
-                self._problem(f"{before}{unknown}", "unknown beside name and config; write settings inside config")
+                self._problem(f"{prefix}{unknown}", "unknown beside name and config; write settings inside config")
         if not isinstance(name, str) or not name.strip():
-            self._problem(f"{before}name", 'a connector needs a name; write "name": "shop"')
+            self._problem(f"{prefix}name", 'a connector needs a name; write "name": "shop"')
             return None
-        written = {key: self._value(f"{before}{key}", value) for key, value in config.items() if key != "name"}
+        written = {key: self._value(f"{prefix}{key}", value) for key, value in config.items() if key != "name"}
         if not written.get(CLASS):
-            self._problem(f"{before}{CLASS}", "missing: the class of the connector; see headwater connect plugins")
-        resolved = {key: self._resolve(f"{before}{key}", value) for key, value in written.items()}
+            self._problem(f"{prefix}{CLASS}", "missing: the class of the connector; see headwater connect plugins")
+        resolved = {key: self._resolve(f"{prefix}{key}", value) for key, value in written.items()}
         if len(self._problems) > count:
             return None
         return Connector(name, {**resolved, "name": name}, {**written, "name": name}, str(self._path), self._span)
@@ -310,20 +310,20 @@ class _File:
 
 def _spans(text: str) -> list[tuple[int, int]]:
     """Start and end of each connector in the text."""
-    at, scan = len(text) - len(text.lstrip()), json.JSONDecoder().raw_decode
-    if text[at] != "[":
-        return [(at, len(text))]
+    position, scan = len(text) - len(text.lstrip()), json.JSONDecoder().raw_decode
+    if text[position] != "[":
+        return [(position, len(text))]
     spans = []
-    while begin := _BETWEEN.match(text, at + 1):
-        if text[begin.end()] == "]":
+    while match := _SEPARATOR.match(text, position + 1):
+        if text[match.end()] == "]":
             break
-        at = scan(text, begin.end())[1] - 1
-        spans.append((begin.end(), at + 1))
+        position = scan(text, match.end())[1] - 1
+        spans.append((match.end(), position + 1))
     return spans
 
 
 def _position(text: str, key: str, span: tuple[int, int]) -> tuple[int, int]:
     """Line and column of the first setting of that name; 0, 0 if absent."""
     begin, end = span if any(span) else (0, len(text))
-    at = text.find(json.dumps(key, ensure_ascii=False), begin, end) if key else -1
-    return (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)) if at >= 0 else (0, 0)
+    position = text.find(json.dumps(key, ensure_ascii=False), begin, end) if key else -1
+    return (text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)) if position >= 0 else (0, 0)

@@ -138,12 +138,12 @@ def _aiven(target: S3Target) -> dict[str, str]:
     }
 
 
-def _converters(kind: str, *, schemas: bool | None = None) -> dict[str, str]:
+def _converters(converter: str, *, schemas: bool | None = None) -> dict[str, str]:
     config: dict[str, str] = {}
-    for part in ("key", "value"):
-        config[f"{part}.converter"] = kind
+    for field in ("key", "value"):
+        config[f"{field}.converter"] = converter
         if schemas is not None:
-            config[f"{part}.converter.schemas.enable"] = "true" if schemas else "false"
+            config[f"{field}.converter.schemas.enable"] = "true" if schemas else "false"
     return config
 
 

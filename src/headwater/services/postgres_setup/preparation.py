@@ -70,7 +70,7 @@ def _refuse_kinds(tables: Sequence[Table]) -> None:
     problems = [(table, problem) for table in tables if (problem := kind_problem(table)) is not None]
     if problems:
         raise InputError(
-            "; ".join(f"{table.full_name} {found}" for table, (found, _, _) in problems),
+            "; ".join(f"{table.full_name} {problem_text}" for table, (problem_text, _, _) in problems),
             hint=" · ".join(dict.fromkeys(remedy for _, (_, remedy, _) in problems)) + " · leave them out by --exclude",
         )
 
@@ -92,10 +92,12 @@ def _has_identity(table: Table, identity: str) -> bool:
 
 def _refuse_index(table: Table, identity: str) -> None:
     if identity not in {"full", "default"} and identity not in table.unique_indexes:
-        known = ", ".join(table.unique_indexes)
+        candidates = ", ".join(table.unique_indexes)
         raise InputError(
             f"{table.full_name}: index {identity} cannot be a replica identity",
-            hint=f"these can: {known}" if known else "it must be unique, immediate, whole, and over NOT NULL columns",
+            hint=f"these can: {candidates}"
+            if candidates
+            else "it must be unique, immediate, whole, and over NOT NULL columns",
         )
 
 
@@ -150,9 +152,9 @@ def _publication(facts: Facts, request: Request) -> tuple[list[Statement], list[
     if current is None:
         return [Statement(sql_text.create_publication(name, sql_text.names(facts.tables), via_root=via_root))], []
     texts = []
-    left = [table for table in facts.tables if not current.covers(table)]
-    if left:
-        texts.append(sql_text.add_to_publication(name, sql_text.names(left)))
+    unpublished = [table for table in facts.tables if not current.covers(table)]
+    if unpublished:
+        texts.append(sql_text.add_to_publication(name, sql_text.names(unpublished)))
     if current.via_root != via_root and (partitioned or request.via_root is not None):
         texts.append(sql_text.publish_via_root(name, on=via_root))
     if not current.operations >= ROW_OPERATIONS:
@@ -199,12 +201,12 @@ def _alter_role(facts: Facts) -> Iterator[Statement]:
 def _grants(facts: Facts, request: Request) -> Iterator[Statement]:
     # Published under their own names, partitions are read as tables of their own.
     leaves = [leaf for table in facts.tables for leaf in table.partitions] if request.via_root is False else []
-    read = [*facts.tables, *leaves]
-    for schema in dict.fromkeys(table.schema for table in read if not table.may_use_schema):
+    tables = [*facts.tables, *leaves]
+    for schema in dict.fromkeys(table.schema for table in tables if not table.may_use_schema):
         yield Statement(sql_text.grant_usage(schema, facts.role.name))
-    unread = [table for table in read if not table.may_select]
-    if unread:
-        yield Statement(sql_text.grant_select(unread, facts.role.name))
+    unreadable = [table for table in tables if not table.may_select]
+    if unreadable:
+        yield Statement(sql_text.grant_select(unreadable, facts.role.name))
 
 
 def _notices(facts: Facts, request: Request) -> Iterator[str]:
@@ -236,11 +238,11 @@ def parse_identities(flags: Sequence[str], tables: Sequence[Table]) -> tuple[str
 
 
 def _named_table(name: str, tables: Sequence[Table]) -> Table:
-    parts = split_name(name)
-    matches = [table for table in tables if table.name == parts[-1] and parts[:-1] in ((), (table.schema,))]
+    name_parts = split_name(name)
+    matches = [table for table in tables if table.name == name_parts[-1] and name_parts[:-1] in ((), (table.schema,))]
     if len(matches) != 1:
-        known = ", ".join(table.full_name for table in tables)
-        raise InputError(f"--replica-identity {name}: matches none or several of the tables", hint=f"they are: {known}")
+        names = ", ".join(table.full_name for table in tables)
+        raise InputError(f"--replica-identity {name}: matches none or several of the tables", hint=f"they are: {names}")
     return matches[0]
 
 

@@ -16,7 +16,7 @@ DEFAULT_PUBLICATION = "headwater"
 ROW_OPERATIONS = frozenset({"insert", "update", "delete"})
 _NEED_IDENTITY = {"update", "delete"}
 _DECODING_STANDBY = 160_000  # the first version that decodes on a standby
-_ENOUGH = 10
+_MIN_CAPACITY = 10
 _MEGABYTE = 1024 * 1024
 
 _SERVICES: dict[Service, str] = {
@@ -34,7 +34,7 @@ _SET_WAL_LEVEL: dict[Service, str] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer to one question. `missing` keeps the server from being ready, `note` is worth knowing."""
+    """The result of one rule. A server with a `missing` finding is not ready; a `note` is for information."""
 
     subject: str
     state: State
@@ -44,19 +44,19 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the capture uses. Without a publication any fits; without a slot the first run creates one."""
+class CaptureNames:
+    """The publication and slot to use. Without a publication any fits; without a slot the first run creates one."""
 
     publication: str | None = None
     slot: str | None = None
 
 
-Rule = Callable[[Facts, Wanted], Iterator[Finding]]
+Rule = Callable[[Facts, CaptureNames], Iterator[Finding]]
 
 
-def examine(facts: Facts, wanted: Wanted) -> Sequence[Finding]:
+def examine(facts: Facts, names: CaptureNames) -> Sequence[Finding]:
     """What every rule reports, in the order in which to fix it."""
-    return [finding for rule in RULES for finding in rule(facts, wanted)]
+    return [finding for rule in RULES for finding in rule(facts, names)]
 
 
 def is_ready(findings: Sequence[Finding]) -> bool:
@@ -79,14 +79,14 @@ def note(subject: str, found: str, remedy: str = "", *sql: str) -> Finding:
     return Finding(subject, "note", found, remedy, sql)
 
 
-def _server(facts: Facts, _: Wanted) -> Iterator[Finding]:
+def _server(facts: Facts, _: CaptureNames) -> Iterator[Finding]:
     server = facts.server
     yield ok("server", f"PostgreSQL {server.version_text}, database {server.database}")
     if server.service != "own":
         yield note("service", _SERVICES[server.service])
 
 
-def _standby(facts: Facts, _: Wanted) -> Iterator[Finding]:
+def _standby(facts: Facts, _: CaptureNames) -> Iterator[Finding]:
     if facts.server.standby and facts.server.version < _DECODING_STANDBY:
         remedy = "connect to the primary, or upgrade to PostgreSQL 16"
         yield missing("standby", "this server is a standby, and decodes no WAL before PostgreSQL 16", remedy)
@@ -94,7 +94,7 @@ def _standby(facts: Facts, _: Wanted) -> Iterator[Finding]:
         yield note("standby", "this server is a standby: change publications, roles and tables on its primary")
 
 
-def _wal_level(facts: Facts, _: Wanted) -> Iterator[Finding]:
+def _wal_level(facts: Facts, _: CaptureNames) -> Iterator[Finding]:
     server = facts.server
     if server.wal_level == "logical":
         yield ok("wal_level", "logical")
@@ -105,44 +105,44 @@ def _wal_level(facts: Facts, _: Wanted) -> Iterator[Finding]:
         yield missing("wal_level", server.wal_level, remedy, "ALTER SYSTEM SET wal_level = 'logical'")
 
 
-def _slots_left(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
-    needed = wanted.slot is None or wanted.slot not in facts.slots
-    yield _room(facts, "max_replication_slots", facts.server.slots_most, facts.server.slots_used, needed=needed)
+def _free_slots(facts: Facts, names: CaptureNames) -> Iterator[Finding]:
+    needed = names.slot is None or names.slot not in facts.slots
+    yield _capacity(facts, "max_replication_slots", facts.server.slots_most, facts.server.slots_used, needed=needed)
 
 
-def _senders_left(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
-    slot = facts.slots.get(wanted.slot or "")
+def _free_senders(facts: Facts, names: CaptureNames) -> Iterator[Finding]:
+    slot = facts.slots.get(names.slot or "")
     needed = slot is None or not slot.active
-    yield _room(facts, "max_wal_senders", facts.server.senders_most, facts.server.senders_used, needed=needed)
+    yield _capacity(facts, "max_wal_senders", facts.server.senders_most, facts.server.senders_used, needed=needed)
 
 
-def _room(facts: Facts, setting: str, most: int, used: int, *, needed: bool) -> Finding:
-    left = max(0, most - used)
-    found = f"{left} of {most} left"
-    if left or not needed:
-        return ok(setting, found)
+def _capacity(facts: Facts, setting: str, limit: int, used: int, *, needed: bool) -> Finding:
+    free = max(0, limit - used)
+    text = f"{free} of {limit} left"
+    if free or not needed:
+        return ok(setting, text)
     if facts.server.service != "own":
-        return missing(setting, found, f"raise {setting} in the service's settings, and restart")
+        return missing(setting, text, f"raise {setting} in the service's settings, and restart")
     remedy = "raise it and restart the server, or drop slots without a reader"
-    return missing(setting, found, remedy, f"ALTER SYSTEM SET {setting} = {max(_ENOUGH, 2 * most)}")
+    return missing(setting, text, remedy, f"ALTER SYSTEM SET {setting} = {max(_MIN_CAPACITY, 2 * limit)}")
 
 
-def _wal_budget(facts: Facts, _: Wanted) -> Iterator[Finding]:
+def _wal_budget(facts: Facts, _: CaptureNames) -> Iterator[Finding]:
     server = facts.server
     if server.slot_keep_megabytes == NO_LIMIT:
-        found = "no limit: an unread slot retains WAL until the disk is full"
+        text = "no limit: an unread slot retains WAL until the disk is full"
         remedy = (
             "set a limit that the longest outage fits into; a slot beyond it is lost, and its tables are copied again"
         )
-        yield note("max_slot_wal_keep_size", found, remedy)
+        yield note("max_slot_wal_keep_size", text, remedy)
     else:
         yield ok("max_slot_wal_keep_size", f"{server.slot_keep_megabytes:,} MB")
     if server.idle_slot_seconds:
-        found = f"the server invalidates a slot that is not read for {server.idle_slot_seconds:,} s"
-        yield note("idle_replication_slot_timeout", found, "keep it above the longest pause of the slot's reader")
+        text = f"the server invalidates a slot that is not read for {server.idle_slot_seconds:,} s"
+        yield note("idle_replication_slot_timeout", text, "keep it above the longest pause of the slot's reader")
 
 
-def _role(facts: Facts, _: Wanted) -> Iterator[Finding]:
+def _role(facts: Facts, _: CaptureNames) -> Iterator[Finding]:
     role, rds = facts.role, facts.server.service == "rds"
     subject = f"role {role.name}"
     if not role.exists:
@@ -164,7 +164,7 @@ def _role(facts: Facts, _: Wanted) -> Iterator[Finding]:
         yield ok(subject, f"may replicate{by}; no superuser")
 
 
-def _grants(facts: Facts, _: Wanted) -> Iterator[Finding]:
+def _grants(facts: Facts, _: CaptureNames) -> Iterator[Finding]:
     role = facts.role
     if not role.exists:
         return
@@ -173,22 +173,22 @@ def _grants(facts: Facts, _: Wanted) -> Iterator[Finding]:
         yield missing(f"role {role.name}", f"may not use schema {schema}", "allow it", grant)
     unreadable = [table for table in facts.tables if not table.may_select]
     if unreadable:
-        found = f"may not read {', '.join(table.full_name for table in unreadable)}"
+        text = f"may not read {', '.join(table.full_name for table in unreadable)}"
         grant = sql_text.grant_select(unreadable, role.name)
-        yield missing(f"role {role.name}", found, "allow it to read, and nothing else", grant)
+        yield missing(f"role {role.name}", text, "allow it to read, and nothing else", grant)
 
 
-def _tables(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
+def _tables(facts: Facts, names: CaptureNames) -> Iterator[Finding]:
     for table in facts.tables:
         problem = kind_problem(table)
         if problem is None:
-            yield from _table(table, facts, wanted)
+            yield from _table(table, facts, names)
         else:
-            found, remedy, sql = problem
-            yield missing(f"table {table.full_name}", found, remedy, *sql)
+            text, remedy, sql = problem
+            yield missing(f"table {table.full_name}", text, remedy, *sql)
 
 
-def _table(table: Table, facts: Facts, wanted: Wanted) -> Iterator[Finding]:
+def _table(table: Table, facts: Facts, names: CaptureNames) -> Iterator[Finding]:
     subject = f"table {table.full_name}"
     bad = without_identity([table])
     for relation in bad:
@@ -197,53 +197,57 @@ def _table(table: Table, facts: Facts, wanted: Wanted) -> Iterator[Finding]:
         key = f"key ({', '.join(table.key)})" if table.key else "no primary key"
         yield ok(subject, f"{key}, {identity_text(table)}")
     if not table.key and not bad:
-        found = "has no primary key: equal rows are indistinguishable, and incremental snapshots are impossible"
-        yield note(subject, found, "add a key, or keep its changes in a table of events only")
-    if table.generated and not any(pub.generated and pub.covers(table) for pub in candidates(facts, wanted)):
-        found = f"changes do not hold the generated columns {', '.join(table.generated)}"
-        yield note(subject, found, "compute them in a transform")
+        text = "has no primary key: equal rows are indistinguishable, and incremental snapshots are impossible"
+        yield note(subject, text, "add a key, or keep its changes in a table of events only")
+    if table.generated and not any(pub.generated and pub.covers(table) for pub in candidates(facts, names)):
+        text = f"changes do not hold the generated columns {', '.join(table.generated)}"
+        yield note(subject, text, "compute them in a transform")
     if table.row_security and not facts.role.superuser:
         remedy = f"ALTER ROLE {sql_text.name(facts.role.name)} BYPASSRLS, if it shall read all of them"
         yield note(subject, f"has row security: a snapshot by {facts.role.name} may not see all rows", remedy)
 
 
-def _identity_finding(subject: str, table: Table, bad: Table, facts: Facts) -> Finding:
-    where = "" if bad.oid == table.oid else f"partition {bad.full_name}: "
-    published = [pub for pub in facts.publications.values() if pub.covers(bad) or pub.covers(table)]
+def _identity_finding(subject: str, table: Table, relation: Table, facts: Facts) -> Finding:
+    where = "" if relation.oid == table.oid else f"partition {relation.full_name}: "
+    published = [pub for pub in facts.publications.values() if pub.covers(relation) or pub.covers(table)]
     fails = [pub.name for pub in published if pub.operations & _NEED_IDENTITY]
     when = f"since {fails[0]} publishes it" if fails else "once published"
-    found = f"{where}{identity_problem(bad)}: {when}, UPDATE and DELETE fail in your application"
-    statements = remedies(bad)
-    first = "give it a replica identity" if bad.key else "add a primary key"
-    other = f"run this, or: {' · '.join(statements[1:])}" if len(statements) > 1 else "identify rows by all columns"
-    return missing(subject, found, f"{first}, or {other}", statements[0])
+    text = f"{where}{identity_problem(relation)}: {when}, UPDATE and DELETE fail in your application"
+    statements = remedies(relation)
+    first = "give it a replica identity" if relation.key else "add a primary key"
+    alternative = (
+        f"run this, or: {' · '.join(statements[1:])}" if len(statements) > 1 else "identify rows by all columns"
+    )
+    return missing(subject, text, f"{first}, or {alternative}", statements[0])
 
 
-def _publications(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
+def _publications(facts: Facts, names: CaptureNames) -> Iterator[Finding]:
     publishable = [table for table in facts.tables if kind_problem(table) is None]
-    name = wanted.publication or DEFAULT_PUBLICATION
-    if wanted.publication is not None and name not in facts.publications:
+    name = names.publication or DEFAULT_PUBLICATION
+    if names.publication is not None and name not in facts.publications:
         sql = _create(name, publishable)
         yield missing(
             f"publication {name}", "this publication does not exist", "create it for exactly these tables", *sql
         )
         return
-    known = candidates(facts, wanted)
-    left = [table for table in publishable if not any(publication.covers(table) for publication in known)]
-    listed = ", ".join(table.full_name for table in left)
-    if left and name in facts.publications:
-        sql_add = sql_text.add_to_publication(name, sql_text.names(left))
-        yield missing(f"publication {name}", f"does not publish {listed}", "add them", sql_add)
-    elif left:
-        yield missing("publication", f"none publishes {listed}", "create one for exactly these", *_create(name, left))
-    for publication in known:
+    existing = candidates(facts, names)
+    unpublished = [table for table in publishable if not any(publication.covers(table) for publication in existing)]
+    table_names = ", ".join(table.full_name for table in unpublished)
+    if unpublished and name in facts.publications:
+        sql_add = sql_text.add_to_publication(name, sql_text.names(unpublished))
+        yield missing(f"publication {name}", f"does not publish {table_names}", "add them", sql_add)
+    elif unpublished:
+        yield missing(
+            "publication", f"none publishes {table_names}", "create one for exactly these", *_create(name, unpublished)
+        )
+    for publication in existing:
         yield from _publication(publication, facts.tables)
 
 
-def candidates(facts: Facts, wanted: Wanted) -> Sequence[Publication]:
-    """The publications to judge: the wanted one, or all that publish one of the tables."""
-    if wanted.publication is not None:
-        return [facts.publications[wanted.publication]] if wanted.publication in facts.publications else []
+def candidates(facts: Facts, names: CaptureNames) -> Sequence[Publication]:
+    """The publications to judge: the requested one, or all that publish one of the tables."""
+    if names.publication is not None:
+        return [facts.publications[names.publication]] if names.publication in facts.publications else []
     return [pub for pub in facts.publications.values() if any(pub.covers(table) for table in facts.tables)]
 
 
@@ -260,8 +264,8 @@ def _publication(publication: Publication, tables: Sequence[Table]) -> Iterator[
     elif "truncate" not in publication.operations:
         yield note(subject, "leaves out truncate: a truncated table stays full in the lake")
     elif publication.all_tables:
-        found = "publishes all tables of the database, later ones included"
-        yield note(subject, found, "a table without a replica identity then refuses UPDATE and DELETE")
+        text = "publishes all tables of the database, later ones included"
+        yield note(subject, text, "a table without a replica identity then refuses UPDATE and DELETE")
     else:
         yield ok(subject, f"sends {', '.join(sorted(publication.operations))}")
     for table in tables:
@@ -271,22 +275,22 @@ def _publication(publication: Publication, tables: Sequence[Table]) -> Iterator[
         if oids & publication.column_lists:
             yield note(subject, f"sends only some columns of {table.full_name}")
         if table.kind == "partitioned table" and publication.covers(table) and table.oid not in publication.tables:
-            found = f"sends changes of {table.full_name} under the names of its partitions"
+            text = f"sends changes of {table.full_name} under the names of its partitions"
             sql = sql_text.publish_via_root(publication.name, on=True)
-            yield missing(subject, found, "send them under the table's own name", sql)
+            yield missing(subject, text, "send them under the table's own name", sql)
 
 
-def _slots(facts: Facts, wanted: Wanted) -> Iterator[Finding]:
+def _slots(facts: Facts, names: CaptureNames) -> Iterator[Finding]:
     for slot in facts.slots.values():
-        if slot.name == wanted.slot:
-            yield _wanted_slot(slot, facts.server.database)
+        if slot.name == names.slot:
+            yield _own_slot(slot, facts.server.database)
         elif slot.database == facts.server.database:
             yield from _other_slot(slot)
-    if wanted.slot is not None and wanted.slot not in facts.slots:
-        yield note(f"slot {wanted.slot}", "does not exist yet: the first capture creates it")
+    if names.slot is not None and names.slot not in facts.slots:
+        yield note(f"slot {names.slot}", "does not exist yet: the first capture creates it")
 
 
-def _wanted_slot(slot: Slot, database: str) -> Finding:
+def _own_slot(slot: Slot, database: str) -> Finding:
     subject = f"slot {slot.name}"
     if slot.database != database:
         return missing(subject, f"belongs to database {slot.database}", "use another name")
@@ -327,8 +331,8 @@ RULES: Sequence[Rule] = (
     _server,
     _standby,
     _wal_level,
-    _slots_left,
-    _senders_left,
+    _free_slots,
+    _free_senders,
     _wal_budget,
     _role,
     _grants,

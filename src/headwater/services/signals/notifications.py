@@ -55,10 +55,10 @@ def snapshot_reports(notifications: Sequence[Notification]) -> Mapping[str, Snap
             name = latest.get(connector, name) if notification.type == _ABORTED and name not in grouped else name
             latest[connector] = name
         grouped.setdefault(name, []).append(notification)
-    return {name: _combined(group) for name, group in grouped.items()}
+    return {name: _combine(group) for name, group in grouped.items()}
 
 
-def _combined(group: Sequence[Notification]) -> SnapshotReport:
+def _combine(group: Sequence[Notification]) -> SnapshotReport:
     states = [item.type for item in group if item.type != _SCANNED]
     running = [item.data.get("current_collection_in_progress") for item in group if item.type == "IN_PROGRESS"]
     tables = {}
@@ -75,13 +75,13 @@ def _combined(group: Sequence[Notification]) -> SnapshotReport:
 
 def read_notifications(options: ClientOptions, topic: str, prefix: str | None) -> Sequence[Notification]:
     """The topic's messages up to its current end; with `prefix` only those of the connector with that topic.prefix."""
-    known = Broker(options, _TIMEOUT_SECONDS, "read_committed").topics([topic]).get(topic)
-    if known is None:
+    metadata = Broker(options, _TIMEOUT_SECONDS, "read_committed").topics([topic]).get(topic)
+    if metadata is None:
         raise InputError(
             f"kafka at {options.brokers} has no topic {topic}",
             hint="set notification.enabled.channels=sink and notification.sink.topic.name in the connector",
         )
-    ends = {number: log.end for number, log in known.partitions.items() if log.end > log.first}
+    ends = {number: log.end for number, log in metadata.partitions.items() if log.end > log.first}
     if not ends:
         return []
     consumer = Consumer(
@@ -90,7 +90,7 @@ def read_notifications(options: ClientOptions, topic: str, prefix: str | None) -
     try:
         consumer.assign(
             [
-                TopicPartition(topic, number, max(known.partitions[number].first, end - _MAX_MESSAGES))
+                TopicPartition(topic, number, max(metadata.partitions[number].first, end - _MAX_MESSAGES))
                 for number, end in ends.items()
             ]
         )
@@ -138,12 +138,12 @@ def parse(value: bytes) -> Notification | None:
         data = data["payload"]
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         return None
-    more = data.get("additional_data")
-    stamp = data.get("timestamp")
+    details = data.get("additional_data")
+    timestamp = data.get("timestamp")
     return Notification(
         id=str(data.get("id")),
         about=str(data.get("aggregate_type")),
         type=data["type"],
-        data={str(key): str(text) for key, text in more.items()} if isinstance(more, dict) else {},
-        milliseconds=int(stamp) if isinstance(stamp, int | str) and str(stamp).isdecimal() else 0,
+        data={str(key): str(text) for key, text in details.items()} if isinstance(details, dict) else {},
+        milliseconds=int(timestamp) if isinstance(timestamp, int | str) and str(timestamp).isdecimal() else 0,
     )

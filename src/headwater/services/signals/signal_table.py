@@ -23,8 +23,8 @@ SnapshotKind = Literal["incremental", "blocking"]
 
 EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
 
-_REGEX_SIGNS = re.compile(r"[\\^$.|?*+(){}\[\]]")
-_PARSED_SIGNS = re.compile(r"[\s.\"'`\[\]]")  # where Debezium's parser of names stops
+_REGEX_CHARACTERS = re.compile(r"[\\^$.|?*+(){}\[\]]")
+_DELIMITERS = re.compile(r"[\s.\"'`\[\]]")  # where Debezium's parser of names stops
 _MANGLED = re.compile(r"''|``")  # what it reads as one character, even in quotes
 _TIME = "%Y%m%dT%H%M%S"
 _ID = re.compile(r"headwater-(\d{8}T\d{6})Z-[0-9a-f]{6}")
@@ -50,23 +50,25 @@ def written_at(signal_id: str) -> dt.datetime | None:
     return dt.datetime.strptime(match[1], _TIME).replace(tzinfo=dt.UTC) if match else None
 
 
-def snapshot(signal_id: str, tables: Sequence[Table], kind: SnapshotKind, conditions: Mapping[int, str]) -> Signal:
+def snapshot(
+    signal_id: str, tables: Sequence[Table], snapshot_type: SnapshotKind, conditions: Mapping[int, str]
+) -> Signal:
     """Requests the current rows of the tables; `conditions` (by oid) filter them."""
     _refuse_same_but_for_case(tables, conditions)
-    if kind == "incremental":
+    if snapshot_type == "incremental":
         _refuse_names_that_break_offsets(tables)
-    data: dict[str, object] = {"type": kind, "data-collections": [collection(table) for table in tables]}
-    filters = [_filter(table, conditions[table.oid], kind) for table in tables if table.oid in conditions]
+    data: dict[str, object] = {"type": snapshot_type, "data-collections": [collection(table) for table in tables]}
+    filters = [_filter(table, conditions[table.oid], snapshot_type) for table in tables if table.oid in conditions]
     if filters:
         data["additional-conditions"] = filters
     return Signal(signal_id, EXECUTE, json.dumps(data, ensure_ascii=False))
 
 
-def _filter(table: Table, condition: str, kind: SnapshotKind) -> Mapping[str, str]:
-    if kind == "incremental":
+def _filter(table: Table, condition: str, snapshot_type: SnapshotKind) -> Mapping[str, str]:
+    if snapshot_type == "incremental":
         return {"data-collection": collection(table), "filter": condition}
-    whole = f"SELECT * FROM {table_name(table)} WHERE {condition}"  # noqa: S608 - checked by the server before
-    return {"data-collection": _parsed(table), "filter": whole}
+    query = f"SELECT * FROM {table_name(table)} WHERE {condition}"  # noqa: S608 - checked by the server before
+    return {"data-collection": _quoted_name(table), "filter": query}
 
 
 def stop(signal_id: str, collections: Sequence[str]) -> Signal:
@@ -80,32 +82,32 @@ def stop(signal_id: str, collections: Sequence[str]) -> Signal:
 def collection(table: Table) -> str:
     """The table in `data-collections`, which Debezium reads as a regular expression over its captured tables."""
     parts = (table.schema, table.name)
-    if any(_REGEX_SIGNS.search(part) for part in parts):
-        return r"\.".join(_REGEX_SIGNS.sub(r"\\\g<0>", part) for part in parts)
+    if any(_REGEX_CHARACTERS.search(part) for part in parts):
+        return r"\.".join(_REGEX_CHARACTERS.sub(r"\\\g<0>", part) for part in parts)
     return table.full_name
 
 
-def _parsed(table: Table) -> str:
+def _quoted_name(table: Table) -> str:
     """The table where Debezium parses a name."""
     parts = (table.schema, table.name)
     if any(_MANGLED.search(part) for part in parts):
         raise InputError(f"{table.full_name!r}: Debezium cannot parse that name in a filter", hint="leave --filter out")
-    if not is_unparsable(*parts) and not any(_REGEX_SIGNS.search(part) for part in parts):
+    if not is_unparsable(*parts) and not any(_REGEX_CHARACTERS.search(part) for part in parts):
         return table.full_name
     return ".".join(f'"{part.replace(chr(34), 2 * chr(34))}"' for part in parts)
 
 
 def is_unparsable(*parts: str) -> bool:
     """Whether Debezium cannot parse a name that it wrote without quotes."""
-    return any(_PARSED_SIGNS.search(part) for part in parts)
+    return any(_DELIMITERS.search(part) for part in parts)
 
 
 def _refuse_names_that_break_offsets(tables: Sequence[Table]) -> None:
     # Debezium stores the names in its offsets without quotes, cannot parse them, and its task never starts again.
-    odd = [table for table in tables if is_unparsable(table.schema, table.name)]
-    if odd:
+    unparsable = [table for table in tables if is_unparsable(table.schema, table.name)]
+    if unparsable:
         raise InputError(
-            f"{', '.join(repr(table.full_name) for table in odd)}: an incremental snapshot would break the connector "
+            f"{', '.join(repr(table.full_name) for table in unparsable)}: an incremental snapshot would break the connector "
             "for good: it cannot parse names with spaces, dots, quotes or brackets in its offsets",
             hint="use --blocking, or rename the table",
         )
@@ -157,9 +159,9 @@ class SignalTable:
         return f"{sql_text.name(self.schema)}.{sql_text.name(self.name)}"
 
 
-def signal_table(written: str) -> SignalTable:
-    parts = split_name(written)
-    return SignalTable(parts[0] if len(parts) > 1 else "public", parts[-1])
+def signal_table(name: str) -> SignalTable:
+    name_parts = split_name(name)
+    return SignalTable(name_parts[0] if len(name_parts) > 1 else "public", name_parts[-1])
 
 
 def signal_table_exists(connection: Connection, table: SignalTable) -> bool:
@@ -195,22 +197,24 @@ def check_init(connection: Connection, table: SignalTable, publication: str | No
 
 def create(connection: Connection, table: SignalTable, publication: str | None, role: str | None) -> Sequence[str]:
     """Create what is absent. Returns the statements that ran; none if everything existed."""
-    done = []
+    statements = []
     with connection.transaction():
         # Of two processes that both find nothing, one would fail.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('headwater signal init'))")
         if not signal_table_exists(connection, table):
-            done.append(_run(connection, _create_table(table)))
+            statements.append(_run(connection, _create_table(table)))
         if publication is not None and publication not in publications_of(connection, table):
             add = f"ALTER PUBLICATION {sql_text.name(publication)} ADD TABLE {table.sql}"
-            done.append(_run(connection, add))
+            statements.append(_run(connection, add))
         if role is not None:
             ((usage, writes),) = connection.execute(_GRANTED, [role, table.schema, table.name]).fetchall()
             if not usage:
-                done.append(_run(connection, sql_text.grant_usage(table.schema, role)))
+                statements.append(_run(connection, sql_text.grant_usage(table.schema, role)))
             if not writes:
-                done.append(_run(connection, f"GRANT SELECT, INSERT ON TABLE {table.sql} TO {sql_text.name(role)}"))
-    return done
+                statements.append(
+                    _run(connection, f"GRANT SELECT, INSERT ON TABLE {table.sql} TO {sql_text.name(role)}")
+                )
+    return statements
 
 
 def publications_of(connection: Connection, table: SignalTable) -> Sequence[str]:
@@ -246,14 +250,16 @@ def _refuse_other_shape(table: SignalTable, columns: Sequence[tuple[Any, ...]]) 
     names = [name for name, *_ in columns]
     fits = (
         names == list(_MIN_LENGTHS)
-        and all(kind in {"varchar", "text"} for _, kind, _, _ in columns)
-        and all(longest is None or longest >= _MIN_LENGTHS[name] for name, _, longest, _ in columns)
+        and all(data_type in {"varchar", "text"} for _, data_type, _, _ in columns)
+        and all(length is None or length >= _MIN_LENGTHS[name] for name, _, length, _ in columns)
         and all(plain for *_, plain in columns)
     )
     if not fits:
-        shown = ", ".join(f"{name} {kind}{f'({longest})' if longest else ''}" for name, kind, longest, _ in columns)
+        column_texts = ", ".join(
+            f"{name} {data_type}{f'({length})' if length else ''}" for name, data_type, length, _ in columns
+        )
         raise InputError(
-            f"{table.full_name} exists and is not a signal table: its columns are {shown}",
+            f"{table.full_name} exists and is not a signal table: its columns are {column_texts}",
             hint=f"a signal table has (id varchar({_MIN_LENGTHS['id']}), type varchar({_MIN_LENGTHS['type']}), data varchar) or "
             "wider columns; choose another name with --table",
         )

@@ -41,15 +41,15 @@ def request_snapshot(
     signal_id: str,
     *,
     tables: Sequence[str],
-    kind: SnapshotKind,
+    snapshot_type: SnapshotKind,
     filters: Mapping[str, str],
 ) -> SentSignal:
     """Write the signal. Raises InputError with every unfit table before anything is written."""
     refuse_missing(connection, table)
     relations = read_named_tables(connection, tables)
-    notices = list(_refuse_unfit(relations, kind))
+    notices = list(_refuse_unfit(relations, snapshot_type))
     conditions = _conditions(connection, relations, filters)
-    signal = signal_table.snapshot(signal_id, relations, kind, conditions)
+    signal = signal_table.snapshot(signal_id, relations, snapshot_type, conditions)
     notices += _about_publications(connection, table)
     write(connection, table, signal)
     return SentSignal(signal, tuple(relation.full_name for relation in relations), tuple(notices))
@@ -102,7 +102,7 @@ def send_signal(connection: Connection, table: SignalTable, signal_id: str, sign
     return SentSignal(signal, (), notices)
 
 
-def _refuse_unfit(tables: Sequence[Table], kind: SnapshotKind) -> Sequence[str]:
+def _refuse_unfit(tables: Sequence[Table], snapshot_type: SnapshotKind) -> Sequence[str]:
     unfit = [table for table in tables if table.kind not in {"table", "partitioned table"}]
     if unfit:
         raise InputError(
@@ -110,7 +110,7 @@ def _refuse_unfit(tables: Sequence[Table], kind: SnapshotKind) -> Sequence[str]:
             hint="name tables; a snapshot reads nothing else",
         )
     keyless = [table.full_name for table in tables if not table.key]
-    if keyless and kind == "incremental":
+    if keyless and snapshot_type == "incremental":
         raise InputError(
             f"without a primary key: {', '.join(keyless)}. An incremental snapshot walks along the key; nothing was written",
             hint="add a primary key, or use --blocking, which reads a table in one pass",
@@ -121,11 +121,11 @@ def _refuse_unfit(tables: Sequence[Table], kind: SnapshotKind) -> Sequence[str]:
 def _conditions(connection: Connection, tables: Sequence[Table], filters: Mapping[str, str]) -> Mapping[int, str]:
     conditions = {}
     requested = {table.oid for table in tables}
-    for written, condition in filters.items():
-        (table, *others) = read_named_tables(connection, [written])
+    for name, condition in filters.items():
+        (table, *others) = read_named_tables(connection, [name])
         if others or table.oid not in requested:
             raise InputError(
-                f"--filter is about {written}, which is not one of the requested tables",
+                f"--filter is about {name}, which is not one of the requested tables",
                 hint="write --filter TABLE=CONDITION",
             )
         _refuse_bad_condition(connection, table, condition)
@@ -195,18 +195,18 @@ def signal_progress(rows: Sequence[Row]) -> Sequence[SignalProgress]:
     """The signals in the order of writing. A watermark counts for the snapshot it names, else for the one before it."""
     signals: list[SignalProgress] = []
     by_id: dict[str, SignalProgress] = {}
-    opened: dict[str, SignalProgress] = {}
+    open_windows: dict[str, SignalProgress] = {}
     latest: SignalProgress | None = None
     for row_id, row_type, text in rows:
-        data = _parsed(text)
+        data = _parse_data(text)
         if row_type == _OPEN:
             owner = by_id.get(str(data.get("correlationId")), latest) if data else latest
             if owner is not None:
                 owner.chunks_begun += 1
                 owner.last_seen = _time(data, "openWindowTimestamp")
-                opened[row_id.removesuffix("-open")] = owner
+                open_windows[row_id.removesuffix("-open")] = owner
         elif row_type == _CLOSE:
-            owner = opened.pop(row_id.removesuffix("-close"), None)
+            owner = open_windows.pop(row_id.removesuffix("-close"), None)
             if owner is not None:
                 owner.chunks_read += 1
                 owner.last_seen = _time(data, "closeWindowTimestamp")
@@ -221,13 +221,13 @@ def signal_progress(rows: Sequence[Row]) -> Sequence[SignalProgress]:
 def _signal(row_id: str, row_type: str, data: Mapping[str, Any] | None) -> SignalProgress:
     if data is None:
         return SignalProgress(row_id, row_type, "", (), unreadable=True)
-    listed = data.get("data-collections")
-    tables = tuple(map(str, listed)) if isinstance(listed, list) else ()
+    collections = data.get("data-collections")
+    tables = tuple(map(str, collections)) if isinstance(collections, list) else ()
     kind = str(data.get("type") or "incremental").lower() if row_type == EXECUTE else ""
     return SignalProgress(row_id, row_type, kind, tables)
 
 
-def _parsed(text: str | None) -> Mapping[str, Any] | None:
+def _parse_data(text: str | None) -> Mapping[str, Any] | None:
     if not text:
         return {}
     try:

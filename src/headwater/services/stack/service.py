@@ -22,7 +22,7 @@ _PROCESS_POLL_SECONDS = 0.05
 _KILL_SECONDS = 10.0
 
 # Children that end first are reaped through these; those that outlive us must not make Python warn.
-_started_here: dict[int, subprocess.Popen[bytes]] = {}
+_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,27 @@ class ChildProcess:
         return cls(pid, _start_time(pid) or "gone")
 
     def alive(self) -> bool:
-        if (here := _started_here.get(self.pid)) is not None:
-            here.poll()
+        if (child := _children.get(self.pid)) is not None:
+            child.poll()
         return _start_time(self.pid) == self.started
 
     def end(self, stop_signal: signal.Signals, seconds: float) -> None:
         """Send the signal; kill the process after `seconds`. Returns when it has ended."""
         self._send(stop_signal)
-        if not self._ended_within(seconds):
+        if not self._wait_for_end(seconds):
             self.kill()
 
     def kill(self) -> None:
         """Kill it. Returns when it has ended."""
         self._send(signal.SIGKILL)
-        self._ended_within(_KILL_SECONDS)
+        self._wait_for_end(_KILL_SECONDS)
 
     def _send(self, number: signal.Signals) -> None:
         if self.alive():
             with contextlib.suppress(ProcessLookupError):  # it ended in the meantime
                 os.kill(self.pid, number)
 
-    def _ended_within(self, seconds: float) -> bool:
+    def _wait_for_end(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > deadline:
@@ -82,7 +82,7 @@ def spawn(launch: Launch, log: Path) -> ChildProcess:
             list(launch.command), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/",
             env={**os.environ, **launch.environment}, start_new_session=True, **as_user(launch.user),
         )  # fmt: skip
-    _started_here[process.pid] = process
+    _children[process.pid] = process
     return ChildProcess.of(process.pid)
 
 
@@ -107,8 +107,8 @@ def _start_time(pid: int) -> str | None:
 
 
 def _start_time_by_ps(pid: int) -> str | None:
-    shown = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, moment = shown.stdout.strip().partition(" ")
+    process = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, moment = process.stdout.strip().partition(" ")
     return None if not moment or state.startswith("Z") else moment.strip()
 
 
@@ -121,7 +121,7 @@ _POLL_SECONDS = 0.1
 _LOG_LINES = 12
 
 LOG = "server.log"
-ELSEWHERE = "elsewhere"  # a link in the service's folder, to data in another place
+DATA_LINK = "elsewhere"  # a link in the service's folder, to data in another folder
 
 
 class Recipe(Protocol):
@@ -165,7 +165,7 @@ class Service:
     ) -> None:
         self.recipe, self.folder, self.process = recipe, folder, process
         self.ports = dict(ports or {})
-        self._log_begins = 0
+        self._log_offset = 0
 
     @property
     def log(self) -> Path:
@@ -191,7 +191,7 @@ class Service:
                 )
         self.folder.mkdir(parents=True, exist_ok=True)
         launch = self.recipe.prepare(self.folder, self.ports, say)
-        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
+        self._log_offset = self.log.stat().st_size if self.log.exists() else 0
         self.process = spawn(launch, self.log)
 
     def wait_until_ready(self, seconds: float = _READY_SECONDS) -> None:
@@ -234,13 +234,13 @@ class Service:
 
     def remove(self) -> None:
         """Delete its data and its log."""
-        if (elsewhere := self.folder / ELSEWHERE).is_symlink():
-            shutil.rmtree(elsewhere.readlink(), ignore_errors=True)
+        if (link := self.folder / DATA_LINK).is_symlink():
+            shutil.rmtree(link.readlink(), ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _failure(self, problem: str) -> EnvironmentFault:
         with self.log.open("rb") as log:
-            log.seek(self._log_begins)
+            log.seek(self._log_offset)
             lines = log.read().decode(errors="replace").strip().splitlines()
         end = "\n".join(f"    {line}" for line in lines[-_LOG_LINES:]) or "    (empty)"
         return EnvironmentFault(
@@ -261,14 +261,14 @@ def running(recipe: Recipe, folder: Path, say: Say = lambda _: None) -> Iterator
 
 # Below the range of outgoing connections (32768 and up on Linux, 49152 on macOS): a client that keeps calling a stopped
 # server's port in that range can connect to itself and block the port.
-_FIRST, _LAST = 20_000, 32_000
-_TRIES = 200
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_MAX_TRIES = 200
 
 
 def free_port() -> int:
     """A port without a listener."""
-    for _ in range(_TRIES):
-        port = random.randint(_FIRST, _LAST)  # noqa: S311 - no secret; spreads processes that choose at the same time
+    for _ in range(_MAX_TRIES):
+        port = random.randint(_FIRST_PORT, _LAST_PORT)  # noqa: S311 - no secret; spreads processes that choose at the same time
         if is_free(port):
             return port
     with socket.socket() as probe:

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from headwater.model.errors import EnvironmentFault, InputError
 from headwater.model.json_codec import json_name
-from headwater.services.jars import locked
+from headwater.services.jars import lock_folder
 from headwater.services.stack.kafka import Connect, Kafka
 from headwater.services.stack.postgres import Postgres
 from headwater.services.stack.s3 import S3
@@ -68,7 +68,7 @@ class Stack:
         """Start servers that do not run. Returns the requested addresses when all of them answer."""
         requested = _check_names(names)
         needed = {other for name in requested for other in _NEEDS.get(name, ())}
-        with locked(self.folder):
+        with lock_folder(self.folder):
             for name in NAMES:
                 if name in {*requested, *needed}:
                     self._up(self._service(name))
@@ -114,7 +114,7 @@ class Stack:
         ended: list[str] = []
         if not self._read():
             return ended  # without creating a folder
-        with locked(self.folder):
+        with lock_folder(self.folder):
             for name in reversed([name for name in requested if name in self._read()]):
                 service = self._service(name)
                 if service.process is not None and service.process.alive():
@@ -128,14 +128,14 @@ class Stack:
         """Delete the servers' data, and nothing else. Only after `down`."""
         if not self._read():
             return
-        with locked(self.folder):
+        with lock_folder(self.folder):
             for name in self._read():
                 self._service(name).remove()
             (self.folder / _FILE).unlink(missing_ok=True)
 
     def _service(self, name: str) -> Service:
         records = self._read()
-        recipe = self._recipes[name]({known: record["address"] for known, record in records.items()})
+        recipe = self._recipes[name]({other: record["address"] for other, record in records.items()})
         record = records.get(name)
         if record is None:
             return Service(recipe, self.folder / name)
@@ -163,12 +163,12 @@ class Stack:
             ) from error
 
     def _write(self, service: Service) -> None:
-        running = service.process if service.process and service.process.alive() else None
+        process = service.process if service.process and service.process.alive() else None
         record: Record = {
             "version": service.recipe.version,
             "address": dict(service.address),
-            "pid": running.pid if running else None,
-            "started": running.started if running else None,
+            "pid": process.pid if process else None,
+            "started": process.started if process else None,
             "ports": service.ports,
             "log": str(service.log),
         }

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headwater.services.stack.postgres import THROW_AWAY, Postgres
+from headwater.services.stack.postgres import NO_FSYNC, Postgres
 from headwater.services.stack.service import Service, running
 from tests.sources.postgres.guard.guarded_slot import Guarded
 
-OPTIONS = {**THROW_AWAY, "max_slot_wal_keep_size": "64MB"}
+OPTIONS = {**NO_FSYNC, "max_slot_wal_keep_size": "64MB"}
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def restart(
     """
     seconds = seconds_of("--wait", wait)
     with opened_worker(out, flags, url) as client:
-        numbers = [run.task for run in client.known_state(name).tasks]
+        numbers = [run.task for run in client.require_state(name).tasks]
         if task is not None and task not in numbers:
             raise InputError(f"{name} has no task {task}", hint=f"its tasks: {', '.join(map(str, numbers)) or 'none'}")
         client.restart(name, task)
@@ -163,7 +163,7 @@ class Action:
         def run(out: Output, flags: ProjectFlags, name: Name, *, url: Url = None, wait: Wait = "60s") -> None:
             seconds = seconds_of("--wait", wait)
             with opened_worker(out, flags, url) as client:
-                client.known_state(name)
+                client.require_state(name)
                 client.change_state(name, self.name)
                 show_outcome(out, client, name, seconds, self.goal)
 

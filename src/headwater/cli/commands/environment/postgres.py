@@ -59,12 +59,12 @@ def check(
     """
     from headwater.pg.address import connected, only_address
     from headwater.pg.catalog import read_facts
-    from headwater.services.postgres_setup.rules import Wanted, examine, is_ready
+    from headwater.services.postgres_setup.rules import CaptureNames, examine, is_ready
 
     address = only_address(login)
     with connected(address) as connection:
         facts = read_facts(connection, tables or (), excluded=exclude or (), publication=publication, role=role)
-    findings = examine(facts, Wanted(publication, slot))
+    findings = examine(facts, CaptureNames(publication, slot))
     ready = is_ready(findings)
     data: Json = {
         "ready": ready,

@@ -101,7 +101,7 @@ def snapshot(
 
     conditions = _conditions(filters or [])
     kind: SnapshotKind = "blocking" if blocking else "incremental"
-    request = partial(request_snapshot, tables=tables, kind=kind, filters=conditions)
+    request = partial(request_snapshot, tables=tables, snapshot_type=kind, filters=conditions)
     _send(out, login, signal_table, request, f"{kind} snapshot")
 
 
