@@ -64,10 +64,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def with_common_flags(function: Callable[..., None]) -> Callable[..., None]:
     """The function as a command: its parameters of type Output and ProjectFlags become the common flags."""
-    declared = inspect.signature(function, eval_str=True).parameters.values()
-    specific = [parameter for parameter in declared if parameter.annotation not in {Output, ProjectFlags}]
-    output = next(parameter.name for parameter in declared if parameter.annotation is Output)
-    project = next((parameter.name for parameter in declared if parameter.annotation is ProjectFlags), None)
+    signature = inspect.signature(function, eval_str=True).parameters.values()
+    specific = [parameter for parameter in signature if parameter.annotation not in {Output, ProjectFlags}]
+    output = next(parameter.name for parameter in signature if parameter.annotation is Output)
+    project = next((parameter.name for parameter in signature if parameter.annotation is ProjectFlags), None)
 
     def run(**arguments: Any) -> None:
         out = Output(json=arguments.pop("json"), debug=arguments.pop("debug"))
@@ -197,8 +197,8 @@ _LOGIN_FLAGS = {
 
 def with_login(function: Callable[..., None]) -> Callable[..., None]:
     """The function with its parameter of type Login expanded to flags."""
-    declared = list(inspect.signature(function, eval_str=True).parameters.values())
-    login = next(parameter.name for parameter in declared if parameter.annotation is Login)
+    all_parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    login = next(parameter.name for parameter in all_parameters if parameter.annotation is Login)
 
     def run(**arguments: Any) -> None:
         values = {name: arguments.pop(name) for name in _LOGIN_FLAGS}
@@ -209,9 +209,9 @@ def with_login(function: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
         for name, annotation in _LOGIN_FLAGS.items()
     ]
-    specific = [parameter for parameter in declared if parameter.name != login]
+    specific = [parameter for parameter in all_parameters if parameter.name != login]
     positional = [parameter for parameter in specific if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
-    named = [parameter for parameter in specific if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    run.__signature__ = inspect.Signature([*positional, *named, *flags])  # type: ignore[attr-defined]
+    keywords = [parameter for parameter in specific if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    run.__signature__ = inspect.Signature([*positional, *keywords, *flags])  # type: ignore[attr-defined]
     run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
     return run

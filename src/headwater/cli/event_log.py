@@ -61,8 +61,8 @@ class LineLog:
                 "seconds_left": pace.seconds_left,
             }
             activity = pace.activity
-        known = {name: round(value) for name, value in rates.items() if value is not None}
-        self.event(pipeline, activity, **known)
+        fields = {name: round(value) for name, value in rates.items() if value is not None}
+        self.event(pipeline, activity, **fields)
 
     def __enter__(self) -> Self:
         return self
@@ -162,8 +162,8 @@ class Pace:
         """Start the next landing: of another stream, or in another sink."""
         self.rows, self._first = 0, None
         if self.left_to_land is not None:
-            left = self.left_to_land - rows
-            self.left_to_land = left if left > 0 else self._expected
+            remaining = self.left_to_land - rows
+            self.left_to_land = remaining if remaining > 0 else self._expected
 
     @property
     def rows_per_second(self) -> float | None:
@@ -184,8 +184,8 @@ class Pace:
         """`120,000 of 600,000 rows · 40,000 rows/s · 12 s left`, as far as known."""
         if self.rows == 0:
             return f"of {self.left_to_land:,} rows" if self.left_to_land else ""
-        known = self.left_to_land is not None and self.rows <= self.left_to_land
-        parts = [f"{self.rows:,} of {self.left_to_land:,} rows" if known else f"{self.rows:,} rows"]
+        has_total = self.left_to_land is not None and self.rows <= self.left_to_land
+        parts = [f"{self.rows:,} of {self.left_to_land:,} rows" if has_total else f"{self.rows:,} rows"]
         if self.rows_per_second is not None:
             parts.append(f"{self.rows_per_second:,.0f} rows/s")
         if self.seconds_left is not None:

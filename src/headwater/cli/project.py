@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_project(
+def open_project(
     flags: ProjectFlags, out: Output, paths: Sequence[Path] = (), log: Log | None = None
 ) -> Iterator[Project]:
     """The project, closed after the block. Sinks print to stderr when stdout carries JSON."""
@@ -31,7 +31,7 @@ def opened_project(
         yield project
 
 
-def checked_pipelines(flags: ProjectFlags, paths: Sequence[Path]) -> Sequence[PipelineFile]:
+def load_all_pipelines(flags: ProjectFlags, paths: Sequence[Path]) -> Sequence[PipelineFile]:
     """The pipelines of the files and folders. One error lists the problems of headwater.yaml and of all files."""
     from headwater.config.load import load_pipelines, load_project, project_folder
     from headwater.config.problems import settings_error
@@ -51,18 +51,18 @@ def checked_pipelines(flags: ProjectFlags, paths: Sequence[Path]) -> Sequence[Pi
     return files
 
 
-def known_name(project: Project, name: str) -> str:
+def check_name(project: Project, name: str) -> str:
     """The name, if the store or a file beside headwater.yaml has it. Raises UnknownName with the closest one."""
     stored = list(project.store.pipelines())
     if name in stored:
         return name
-    configured = [file.settings.pipeline for file in _folder_pipelines(project.folder)[0]]
-    if name in configured:
+    in_files = [file.settings.pipeline for file in _folder_pipelines(project.folder)[0]]
+    if name in in_files:
         return name
-    raise unknown_pipeline(name, [*stored, *configured], f"{project.store.address} or {project.folder}")
+    raise unknown_pipeline(name, [*stored, *in_files], f"{project.store.address} or {project.folder}")
 
 
-def pipeline_named(project: Project, name: str, file: Path | None) -> Pipeline:
+def find_pipeline(project: Project, name: str, file: Path | None) -> Pipeline:
     """The pipeline of that name, from the file given or from those of the project's folder."""
     from headwater.config.load import load_pipelines
 
@@ -84,7 +84,7 @@ def select_pipelines(project: Project, arguments: Sequence[str]) -> Sequence[Pip
         if Path(text).exists():
             selected += [project.pipeline(file.settings, file.folder) for file in load_pipelines([Path(text)])]
         else:
-            selected.append(pipeline_named(project, text, None))
+            selected.append(find_pipeline(project, text, None))
     if not arguments:
         files, errors = _folder_pipelines(project.folder)
         for error in () if files else errors:

@@ -48,10 +48,10 @@ def _settings() -> str:
 
 
 def _sections(root: type[Settings]) -> Iterator[tuple[str, type[Settings]]]:
-    seen: dict[tuple[str, type[Settings]], None] = {("", root): None}
+    sections: dict[tuple[str, type[Settings]], None] = {("", root): None}
     for path, _, owner in every_setting(root):
-        seen.setdefault((".".join(path[:-1]), owner), None)
-    yield from seen
+        sections.setdefault((".".join(path[:-1]), owner), None)
+    yield from sections
 
 
 def _setting_table(prefix: str, model: type[Settings], *, variables: bool) -> Iterator[str]:
@@ -67,11 +67,16 @@ def _setting_table(prefix: str, model: type[Settings], *, variables: bool) -> It
 
 
 def _value(field: FieldInfo) -> str:
-    return one_of(["a mapping, see below" if _nested(k) else describe(k) for k in alternatives(field.annotation)])
+    return one_of(
+        [
+            "a mapping, see below" if _is_settings(member) else describe(member)
+            for member in alternatives(field.annotation)
+        ]
+    )
 
 
-def _nested(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Settings)
+def _is_settings(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Settings)
 
 
 def _default(field: FieldInfo, model: type[Settings]) -> str:
@@ -89,9 +94,9 @@ def _default(field: FieldInfo, model: type[Settings]) -> str:
 
 
 def _variable(prefix: str, name: str, field: FieldInfo) -> str:
-    if any(_nested(kind) for kind in alternatives(field.annotation)):
+    if any(_is_settings(member) for member in alternatives(field.annotation)):
         return ""
-    return f"`HEADWATER_{'__'.join(part for part in (*prefix.split('.'), name) if part).upper()}`"
+    return f"`HEADWATER_{'__'.join(word for word in (*prefix.split('.'), name) if word).upper()}`"
 
 
 def _commands() -> str:
@@ -118,17 +123,17 @@ def _commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-def leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every command with its whole name: `rejects list`, not `rejects`."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from leaves(command, f"{before}{name} ")
+            yield from leaves(command, f"{prefix}{name} ")
         else:
-            yield f"{before}{name}", command
+            yield f"{prefix}{name}", command
 
 
-def _row(shown: str, parameter: Any) -> str:
-    return _cells(f"`{shown}`", _text(parameter))
+def _row(usage: str, parameter: Any) -> str:
+    return _cells(f"`{usage}`", _text(parameter))
 
 
 def _cells(*cells: str) -> str:
@@ -136,8 +141,8 @@ def _cells(*cells: str) -> str:
 
 
 def _argument(parameter: Any) -> str:
-    shown = parameter.metavar or parameter.name
-    return shown if parameter.required or shown.startswith("[") else f"[{shown}]"
+    usage = parameter.metavar or parameter.name
+    return usage if parameter.required or usage.startswith("[") else f"[{usage}]"
 
 
 def _option(parameter: Any) -> str:
@@ -161,20 +166,22 @@ def _errors() -> str:
     lines += ["Every error has a code, a remedy and an exit code. A running engine retries only where that can help."]
     lines += [""]
     lines += ["| code | exit | retried | meaning |", "| --- | --- | --- | --- |"]
-    for kind in _tree(HeadwaterError):
-        lines.append(f"| `{kind.code}` | {kind.exit_code} | {_RETRY[kind.retry]} | {_first_sentence(kind)} |")
+    for error_class in _tree(HeadwaterError):
+        lines.append(
+            f"| `{error_class.code}` | {error_class.exit_code} | {_RETRY[error_class.retry]} | {_first_sentence(error_class)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def _tree(root: type[HeadwaterError]) -> Iterator[type[HeadwaterError]]:
-    for kind in root.__subclasses__():
-        if kind.__module__ == root.__module__:
-            yield kind
-            yield from _tree(kind)
+    for error_class in root.__subclasses__():
+        if error_class.__module__ == root.__module__:
+            yield error_class
+            yield from _tree(error_class)
 
 
-def _first_sentence(kind: type[HeadwaterError]) -> str:
-    return inspect.cleandoc(kind.__doc__ or "").replace("\n", " ")
+def _first_sentence(error_class: type[HeadwaterError]) -> str:
+    return inspect.cleandoc(error_class.__doc__ or "").replace("\n", " ")
 
 
 def main(folder: Path) -> None:

@@ -46,20 +46,20 @@ def list_bookmarks(
     unknown = sorted(set(state or ()) - set(STANDINGS))
     if unknown:
         raise InputError(f"--state {unknown[0]} is unknown", hint=f"write one of {', '.join(STANDINGS)}")
-    states = state or [standing for standing in STANDINGS if standing != "gone"]
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
-        listed = list(islice(bookmarks.all(states, prefix), limit + 1))  # type: ignore[arg-type]
-    shown = listed[:limit]
-    rows = [(row["key"], row["standing"], row["size"], _seconds(row["modified"]), row["reason"][:60]) for row in shown]
+    states = state or [state_name for state_name in STANDINGS if state_name != "gone"]
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
+        matches = list(islice(bookmarks.all(states, prefix), limit + 1))  # type: ignore[arg-type]
+    page = matches[:limit]
+    rows = [(row["key"], row["standing"], row["size"], _timestamp(row["modified"]), row["reason"][:60]) for row in page]
     text = table(("key", "state", "bytes", "modified (UTC)", "reason"), rows) if rows else f"{name}: no bookmarks"
-    out.value({"pipeline": name, "bookmarks": [_json(row) for row in shown]}, text)
-    if len(listed) > limit:
+    out.value({"pipeline": name, "bookmarks": [_json(row) for row in page]}, text)
+    if len(matches) > limit:
         out.say(f"the first {limit:,} of more: see `headwater bookmarks count {name}`, and raise --limit")
 
 
 def show(out: Output, flags: ProjectFlags, name: Name, key: Key, *, file: File = None) -> None:
     """Show the bookmark of one object."""
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
         row = bookmarks.get(key)
     lines = [f"{field:<11} {value}" for field, value in _json(row).items() if value not in ("", None)]
     out.value(_json(row), "\n".join(lines))
@@ -67,7 +67,7 @@ def show(out: Output, flags: ProjectFlags, name: Name, key: Key, *, file: File =
 
 def count(out: Output, flags: ProjectFlags, name: Name, *, file: File = None) -> None:
     """Count objects by state."""
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
         counts = bookmarks.count()
     data = {state: {"objects": objects, "bytes": size} for state, (objects, size) in counts.items()}
     rows = [(state, f"{objects:,}", f"{size:,}") for state, (objects, size) in counts.items()]
@@ -87,7 +87,7 @@ def remove(
 
     Bookmarks of deleted objects are only removed.
     """
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
         for key in keys:
             bookmarks.get(key)
         out.say(f"{name}: {len(keys):,} bookmark{'s' * (len(keys) != 1)} of {bookmarks.topic} will be removed")
@@ -106,7 +106,7 @@ def retry(
     file: File = None,
 ) -> None:
     """Let the next cycle retry objects that failed."""
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
         count = bookmarks.try_again(keys or [])
     out.value({"pipeline": name, "retried": count}, f"{name}: the next cycle retries {count:,}")
 
@@ -123,7 +123,7 @@ def export(
 
     In the format of bookmarks.json: topic (the bucket), partition (the key), offset, timestamp, metadata.
     """
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
         if path is None:
             for text in _export_text(bookmarks):
                 sys.stdout.write(text)
@@ -152,15 +152,15 @@ def import_bookmarks(
     from headwater.progress.bookmark_file import read_file
 
     _, entries = read_file(path)
-    with _opened_bookmarks(out, flags, name, file) as bookmarks:
+    with _open_bookmarks(out, flags, name, file) as bookmarks:
         out.say(f"{name}: {len(entries):,} bookmarks of {path}: their objects of {bookmarks.topic} count as read")
         confirm(out, "import", yes=yes)
-        done = bookmarks.take_in(entries)
+        result = bookmarks.take_in(entries)
     text = (
-        f"{name}: {done.known:,} objects count as read, {done.newer:,} changed since and will be read, "
-        f"{done.missing:,} do not exist, {done.others:,} bookmarks belong to other topics"
+        f"{name}: {result.known:,} objects count as read, {result.newer:,} changed since and will be read, "
+        f"{result.missing:,} do not exist, {result.others:,} bookmarks belong to other topics"
     )
-    out.value({"pipeline": name, **vars(done)}, text)
+    out.value({"pipeline": name, **vars(result)}, text)
 
 
 def _export_text(bookmarks: PipelineBookmarks) -> Iterator[str]:
@@ -178,12 +178,12 @@ def _export_text(bookmarks: PipelineBookmarks) -> Iterator[str]:
 
 
 @contextmanager
-def _opened_bookmarks(out: Output, flags: ProjectFlags, name: str, file: Path | None) -> Iterator[PipelineBookmarks]:
-    from headwater.cli.project import opened_project, pipeline_named
+def _open_bookmarks(out: Output, flags: ProjectFlags, name: str, file: Path | None) -> Iterator[PipelineBookmarks]:
+    from headwater.cli.project import find_pipeline, open_project
 
     with (
-        opened_project(flags, out, [file] if file else []) as project,
-        pipeline_named(project, name, file).bookmarks() as bookmarks,
+        open_project(flags, out, [file] if file else []) as project,
+        find_pipeline(project, name, file).bookmarks() as bookmarks,
     ):
         yield bookmarks
 
@@ -203,5 +203,5 @@ def _json(row: dict[str, Any]) -> dict[str, Json]:
     }
 
 
-def _seconds(moment: dt.datetime) -> str:
+def _timestamp(moment: dt.datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"

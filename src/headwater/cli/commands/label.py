@@ -39,11 +39,11 @@ def label(
     The run lands every earlier commit first, then tags each Iceberg table with that name. For postgres sources.
     Exits 1 if the label is written but not landed in time: a later run lands it.
     """
-    from headwater.cli.project import opened_project, pipeline_named
+    from headwater.cli.project import find_pipeline, open_project
 
     seconds = seconds_of("--timeout", timeout)
-    with opened_project(flags, out, [file] if file else []) as project:
-        pipeline = pipeline_named(project, name, file)
+    with open_project(flags, out, [file] if file else []) as project:
+        pipeline = find_pipeline(project, name, file)
         written = pipeline.label(text)
         if wait:
             out.say(f"{name}: {text} is at {written.place}; waiting for the run to land it")

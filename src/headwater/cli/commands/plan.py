@@ -47,10 +47,10 @@ def plan(
 
     The window, the rows, how they are selected, and warnings. Changes nothing, starts no Spark.
     """
-    from headwater.cli.project import checked_pipelines, opened_project
+    from headwater.cli.project import load_all_pipelines, open_project
 
-    files = checked_pipelines(flags, paths)
-    with opened_project(flags, out, paths) as project:
+    files = load_all_pipelines(flags, paths)
+    with open_project(flags, out, paths) as project:
         for file in files:
             pipeline = project.pipeline(file.settings, file.folder)
             progress, planned = pipeline.progress(), pipeline.plan()
@@ -83,15 +83,15 @@ def check(
 
     Lists every mistake with its line and the correction.
     """
-    from headwater.cli.project import checked_pipelines, opened_project
+    from headwater.cli.project import load_all_pipelines, open_project
 
-    files = checked_pipelines(flags, paths)
+    files = load_all_pipelines(flags, paths)
     lines: list[dict[str, Json]] = [
         {"pipeline": file.settings.pipeline, "file": str(file.file), "line": file.line} for file in files
     ]
     failures: list[HeadwaterError] = []
     if connect:
-        with opened_project(flags, out, paths) as project:
+        with open_project(flags, out, paths) as project:
             for file, line in zip(files, lines, strict=True):
                 error = _reach(project.pipeline(file.settings, file.folder))
                 line["answers"] = error is None
@@ -126,7 +126,8 @@ def _plan_json(pipeline: Pipeline, progress: Progress, planned: Plan, store: str
         "unfinished": window_json(progress.intent.window) if progress.intent else None,
         "window": window_json(planned.window),
         "streams": [
-            {"stream": s.stream, "window": window_json(s.window), "rows": s.rows, "why": s.why} for s in planned.streams
+            {"stream": one.stream, "window": window_json(one.window), "rows": one.rows, "why": one.why}
+            for one in planned.streams
         ],
         "refused": {stream: masked(error.message) for stream, error in planned.refused.items()},
         "waiting": [paused.stream for paused in progress.paused if paused.window],
@@ -143,7 +144,9 @@ def _plan_text(pipeline: Pipeline, progress: Progress, planned: Plan, store: str
         lines.append("nothing new")
     else:
         lines.append(f"window: {planned.window}")
-        rows = [(s.stream, "unknown" if s.rows is None else s.rows, s.why) for s in planned.streams]
+        rows = [
+            (stream.stream, "unknown" if stream.rows is None else stream.rows, stream.why) for stream in planned.streams
+        ]
         lines.append(table(("stream", "rows", "how"), rows))
         sinks = ", ".join(
             f"{position}:{sink.kind}{' (at least once: a crash can repeat messages)' if sink.kafka else ''}"

@@ -35,15 +35,21 @@ def list_rejects(
     Each with its position in the source and the reason.
     """
     stored = _load(out, flags, name, file, stream)
-    shown = stored[-limit:]
+    newest = stored[-limit:]
     rows = [
-        (r.reject.id, r.reject.stream, _position(r), r.set_aside_at.strftime("%Y-%m-%d %H:%M:%S"), _short_reason(r))
-        for r in shown
+        (
+            entry.reject.id,
+            entry.reject.stream,
+            _position(entry),
+            entry.set_aside_at.strftime("%Y-%m-%d %H:%M:%S"),
+            _short_reason(entry),
+        )
+        for entry in newest
     ]
     text = table(("id", "stream", "position", "rejected (UTC)", "reason"), rows) if rows else f"{name}: no rejects"
-    out.value({"pipeline": name, "count": len(stored), "rejects": [_json(reject) for reject in shown]}, text)
-    if len(shown) < len(stored):
-        out.say(f"the newest {len(shown):,} of {len(stored):,}: --limit {len(stored)} shows all")
+    out.value({"pipeline": name, "count": len(stored), "rejects": [_json(reject) for reject in newest]}, text)
+    if len(newest) < len(stored):
+        out.say(f"the newest {len(newest):,} of {len(stored):,}: --limit {len(stored)} shows all")
 
 
 def show(
@@ -60,7 +66,7 @@ def show(
 
     Its position, its reason, and its payload as the source sent it.
     """
-    entry = _with_id(_load(out, flags, name, file, None), reject, name)
+    entry = _find(_load(out, flags, name, file, None), reject, name)
     lines = [
         f"id          {entry.reject.id}",
         f"stream      {entry.reject.stream}",
@@ -88,43 +94,49 @@ def replay(
 
     Rows that land leave the rejects; the others stay.
     """
-    from headwater.cli.project import opened_project, pipeline_named
+    from headwater.cli.project import find_pipeline, open_project
 
-    with opened_project(flags, out, [file] if file else []) as project:
-        pipeline = pipeline_named(project, name, file)
-        stored = _of_stream(pipeline.rejects(), stream)
-        chosen = [_with_id(stored, reject, name) for reject in rejects] if rejects else stored
-        if not chosen:
+    with open_project(flags, out, [file] if file else []) as project:
+        pipeline = find_pipeline(project, name, file)
+        stored = _filter_stream(pipeline.rejects(), stream)
+        selected = [_find(stored, reject, name) for reject in rejects] if rejects else stored
+        if not selected:
             out.value({"pipeline": name, "tried": 0, "landed": 0, "left": 0, "queued": 0}, f"{name}: no rejects")
             return
-        out.say(f"{name}: reads {len(chosen):,} of {len(stored):,} rejects again; they land after all other rows")
+        out.say(f"{name}: reads {len(selected):,} of {len(stored):,} rejects again; they land after all other rows")
         if any(sink.iceberg and sink.iceberg.mode != "append" for sink in pipeline.settings.sinks):
             out.say("  a merging sink treats them as the newest rows of their keys")
         confirm(out, "replay", yes=yes)
-        done = pipeline.replay(chosen)
-    data = {"pipeline": name, "tried": done.tried, "landed": done.landed, "left": done.left, "queued": done.queued}
-    rows = "row" if done.landed == 1 else "rows"
-    text = f"{name}: {done.landed:,} {rows} landed, {done.left:,} of {done.tried:,} rejects left"
-    objects = f"; {done.queued:,} object{'s' if done.queued != 1 else ''} queued for the next cycle"
-    out.value(data, text + (objects if done.queued else ""))
+        result = pipeline.replay(selected)
+    data = {
+        "pipeline": name,
+        "tried": result.tried,
+        "landed": result.landed,
+        "left": result.left,
+        "queued": result.queued,
+    }
+    rows = "row" if result.landed == 1 else "rows"
+    text = f"{name}: {result.landed:,} {rows} landed, {result.left:,} of {result.tried:,} rejects left"
+    objects = f"; {result.queued:,} object{'s' if result.queued != 1 else ''} queued for the next cycle"
+    out.value(data, text + (objects if result.queued else ""))
 
 
 def _load(out: Output, flags: ProjectFlags, name: str, file: Path | None, stream: str | None) -> Sequence[StoredReject]:
-    from headwater.cli.project import opened_project, pipeline_named
+    from headwater.cli.project import find_pipeline, open_project
 
-    with opened_project(flags, out, [file] if file else []) as project:
-        return _of_stream(pipeline_named(project, name, file).rejects(), stream)
-
-
-def _of_stream(stored: Sequence[StoredReject], stream: str | None) -> list[StoredReject]:
-    chosen = [reject for reject in stored if stream in (None, reject.reject.stream)]
-    if stored and not chosen:
-        known = ", ".join(sorted({reject.reject.stream for reject in stored}))
-        raise UnknownName(f"no rejects of stream {stream!r}", hint=f"streams with rejects: {known}")
-    return chosen
+    with open_project(flags, out, [file] if file else []) as project:
+        return _filter_stream(find_pipeline(project, name, file).rejects(), stream)
 
 
-def _with_id(stored: Sequence[StoredReject], text: str, name: str) -> StoredReject:
+def _filter_stream(stored: Sequence[StoredReject], stream: str | None) -> list[StoredReject]:
+    matches = [reject for reject in stored if stream in (None, reject.reject.stream)]
+    if stored and not matches:
+        streams = ", ".join(sorted({reject.reject.stream for reject in stored}))
+        raise UnknownName(f"no rejects of stream {stream!r}", hint=f"streams with rejects: {streams}")
+    return matches
+
+
+def _find(stored: Sequence[StoredReject], text: str, name: str) -> StoredReject:
     matches = [reject for reject in stored if reject.reject.id.startswith(text)]
     if len(matches) != 1:
         problem = f"{len(matches)} rejects begin with {text!r}" if matches else f"no reject {text!r}"

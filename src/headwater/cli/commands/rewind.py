@@ -61,15 +61,15 @@ def rewind(
 
     Shows the move and asks first; the history records who, when and why.
     """
-    from headwater.cli.project import opened_project, pipeline_named
+    from headwater.cli.project import find_pipeline, open_project
 
     if (to is None) is not skip_gap and not (rebuild and not skip_gap):
         raise InputError("rewind needs one target", hint="write --to VALUE, or --skip-gap")
     if tables and to != "snapshot":
         raise InputError("tables can be named only with --to snapshot", hint="write --to snapshot TABLE…")
     to = SKIP_GAP if skip_gap else shlex.join([to, *(tables or ())]) if to == "snapshot" else to
-    with opened_project(flags, out, [file] if file else []) as project:
-        pipeline = pipeline_named(project, name, file)
+    with open_project(flags, out, [file] if file else []) as project:
+        pipeline = find_pipeline(project, name, file)
         before = pipeline.progress()
         out.say(f"{name}: the mark is {before.mark or 'none'} and {_moves(to)} in {project.store.address}")
         if to is not None:
@@ -80,7 +80,7 @@ def rewind(
             out.say(f"  {paused.stream} is no longer paused, and is read from there too")
         if rebuild:
             tables_json: list[Json] = []
-            after = pipeline.rewind(to, why=why, rebuild=partial(_agree, out, tables_json, yes=yes))
+            after = pipeline.rewind(to, why=why, rebuild=partial(_confirm_rebuild, out, tables_json, yes=yes))
         else:
             confirm(out, "rewind", yes=yes)
             after = pipeline.rewind(to, why=why)
@@ -99,7 +99,7 @@ def _moves(to: str | None) -> str:
     return "stays" if to is None else f"moves to {to}"
 
 
-def _agree(out: Output, tables_json: list[Json], rebuilt: Sequence[Rebuilt], *, yes: bool) -> bool:
+def _confirm_rebuild(out: Output, tables_json: list[Json], rebuilt: Sequence[Rebuilt], *, yes: bool) -> bool:
     """Show how each table would change, and ask."""
     for table in rebuilt:
         tables_json.append(to_json(table))

@@ -42,19 +42,19 @@ def run(
     finishes the window. With --json one object per cycle.
     """
     from headwater.cli.event_log import event_log
-    from headwater.cli.project import checked_pipelines, opened_project
+    from headwater.cli.project import load_all_pipelines, open_project
 
-    files = checked_pipelines(flags, paths)
+    files = load_all_pipelines(flags, paths)
     stop = threading.Event()
     results: list[CycleResult] = []
 
     def report(result: CycleResult) -> None:
         out.value(cycle_json(result), cycle_text(result))
 
-    with event_log(out.err) as log, opened_project(flags, out, paths, log) as project:
+    with event_log(out.err) as log, open_project(flags, out, paths, log) as project:
         pipelines = [project.pipeline(file.settings, file.folder) for file in files]
-        with _handled_signals(stop, project, out):
-            results.extend(_in_thread(pipelines, stop, report, once=once))
+        with _handle_signals(stop, project, out):
+            results.extend(_run_in_thread(pipelines, stop, report, once=once))
     raise typer.Exit(exit_code(results))
 
 
@@ -108,7 +108,7 @@ def cycle_json(result: CycleResult) -> dict[str, Json]:
     return data
 
 
-def _in_thread(
+def _run_in_thread(
     pipelines: Sequence[Pipeline], stop: threading.Event, report: Report, *, once: bool
 ) -> Sequence[CycleResult]:
     """Run beside the main thread: PySpark takes over Ctrl-C in the thread that starts the session."""
@@ -138,7 +138,7 @@ def _in_thread(
 
 
 @contextmanager
-def _handled_signals(stop: threading.Event, project: Project, out: Output) -> Iterator[None]:
+def _handle_signals(stop: threading.Event, project: Project, out: Output) -> Iterator[None]:
     """The first signal stops after the cycle, the second one at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -150,9 +150,9 @@ def _handled_signals(stop: threading.Event, project: Project, out: Output) -> It
         if project.session.started:
             out.say("stopping after the current cycle; send the signal again to abandon it")
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -35,28 +35,28 @@ def sql(
     ] = None,
 ) -> None:
     """Run Spark SQL on the lake. With --json a list of objects: dates in ISO form, decimals as text."""
-    from headwater.cli.project import opened_project
+    from headwater.cli.project import open_project
 
-    most = limit if limit is not None else 0 if out.json else _DEFAULT_LIMIT
-    with opened_project(flags, out) as project:
-        columns, rows = _query(project.session(), query, most + 1 if most else None)
-    cut = bool(most) and len(rows) > most
-    rows = rows[:most] if most else rows
+    row_limit = limit if limit is not None else 0 if out.json else _DEFAULT_LIMIT
+    with open_project(flags, out) as project:
+        columns, rows = _query(project.session(), query, row_limit + 1 if row_limit else None)
+    has_more = bool(row_limit) and len(rows) > row_limit
+    rows = rows[:row_limit] if row_limit else rows
     texts = [[_cell(value) for value in row] for row in rows]
     count = f"{len(rows):,} row{'' if len(rows) == 1 else 's'}"
-    more = f"the first {count} of more: --limit 0 shows all" if cut else count
+    summary = f"the first {count} of more: --limit 0 shows all" if has_more else count
     out.value([dict(zip(columns, row, strict=True)) for row in rows], table(columns, texts) if columns else "done")
     if columns:
-        out.say(more)
+        out.say(summary)
 
 
-def _query(spark: SparkSession, query: str, most: int | None) -> tuple[list[str], list[list[Json]]]:
+def _query(spark: SparkSession, query: str, row_limit: int | None) -> tuple[list[str], list[list[Json]]]:
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     try:
         frame = spark.sql(query)
         # Through Arrow: collect() would convert timestamps to the machine's time zone.
-        result = (frame if most is None else frame.limit(most)).toArrow()
+        result = (frame if row_limit is None else frame.limit(row_limit)).toArrow()
     except (AnalysisException, ParseException) as error:
         hint = "list the tables: headwater sql 'SHOW TABLES IN lake.NAMESPACE'"
         raise InputError(masked(_first_lines(error)), hint=hint) from error

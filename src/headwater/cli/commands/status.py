@@ -25,31 +25,33 @@ def status(out: Output, flags: ProjectFlags) -> None:
 
     Its mark, its unfinished work, and its last run.
     """
-    from headwater.cli.project import opened_project
+    from headwater.cli.project import open_project
 
-    with opened_project(flags, out) as project:
-        known = [(project.store.load(name), project.store.history(name, 1)) for name in project.store.pipelines()]
-        lags = {progress.pipeline: _lag(project, progress.pipeline, out) for progress, _ in known}
+    with open_project(flags, out) as project:
+        pipelines = [(project.store.load(name), project.store.history(name, 1)) for name in project.store.pipelines()]
+        lags = {progress.pipeline: _lag(project, progress.pipeline, out) for progress, _ in pipelines}
         store = project.store.address
     data = [
-        _status_json(progress, newest[0] if newest else None, lags[progress.pipeline]) for progress, newest in known
+        _status_json(progress, newest[0] if newest else None, lags[progress.pipeline]) for progress, newest in pipelines
     ]
-    measured = any(lag is not None for lag in lags.values())
+    has_lag = any(lag is not None for lag in lags.values())
     rows = [
         (
             progress.pipeline,
             progress.mark or "none",
             progress.epoch,
             _unfinished(progress),
-            *([lag_line(lags[progress.pipeline])] if measured else []),
+            *([lag_line(lags[progress.pipeline])] if has_lag else []),
             newest[0].kind if newest else "–",
-            _when(newest[0].at) if newest else "–",
+            _timestamp(newest[0].at) if newest else "–",
         )
-        for progress, newest in known
+        for progress, newest in pipelines
     ]
-    columns = ("pipeline", "mark", "epoch", "intent", *(["behind"] if measured else []), "last", "at (UTC)")
-    nothing = f"no pipelines in {store} yet\n  → headwater run FILE --once"
-    out.value({"store": store, "pipelines": data}, f"{table(columns, rows)}\nstore: {store}" if known else nothing)
+    columns = ("pipeline", "mark", "epoch", "intent", *(["behind"] if has_lag else []), "last", "at (UTC)")
+    empty_text = f"no pipelines in {store} yet\n  → headwater run FILE --once"
+    out.value(
+        {"store": store, "pipelines": data}, f"{table(columns, rows)}\nstore: {store}" if pipelines else empty_text
+    )
 
 
 def history(
@@ -63,12 +65,24 @@ def history(
 
     Landed and abandoned windows, failures, and rewinds with who and why.
     """
-    from headwater.cli.project import known_name, opened_project
+    from headwater.cli.project import check_name, open_project
 
-    with opened_project(flags, out) as project:
-        entries = project.store.history(known_name(project, name), limit)
+    with open_project(flags, out) as project:
+        entries = project.store.history(check_name(project, name), limit)
     data = [{**entry.to_json(), "error": masked(entry.error)} for entry in entries]
-    rows = [(_when(e.at), e.kind, e.rows, f"{e.seconds:.1f}", e.start, e.end, e.epoch, _note(e)) for e in entries]
+    rows = [
+        (
+            _timestamp(entry.at),
+            entry.kind,
+            entry.rows,
+            f"{entry.seconds:.1f}",
+            entry.start,
+            entry.end,
+            entry.epoch,
+            _note(entry),
+        )
+        for entry in entries
+    ]
     columns = ("at (UTC)", "what", "rows", "seconds", "after", "up to", "epoch", "note")
     out.value({"pipeline": name, "history": data}, table(columns, rows) if rows else f"{name}: no history yet")
 
@@ -78,10 +92,10 @@ def marks(out: Output, flags: ProjectFlags, name: Name) -> None:
 
     And its lag, where the source reports it.
     """
-    from headwater.cli.project import known_name, opened_project
+    from headwater.cli.project import check_name, open_project
 
-    with opened_project(flags, out) as project:
-        progress, store = project.store.load(known_name(project, name)), project.store.address
+    with open_project(flags, out) as project:
+        progress, store = project.store.load(check_name(project, name)), project.store.address
         lags = _lag(project, name, out)
     data = {"pipeline": name, "store": store, "epoch": progress.epoch, "mark": mark_json(progress.mark)}
     if lags is not None:
@@ -99,10 +113,10 @@ def marks(out: Output, flags: ProjectFlags, name: Name) -> None:
 
 def _lag(project: Project, name: str, out: Output) -> Sequence[Lag] | None:
     """Only of pipelines with a file in the project's folder: the store knows no sources."""
-    from headwater.cli.project import pipeline_named
+    from headwater.cli.project import find_pipeline
 
     try:
-        pipeline = pipeline_named(project, name, None)
+        pipeline = find_pipeline(project, name, None)
     except InputError:
         return None
     return lag_of(pipeline, out)
@@ -127,23 +141,23 @@ def _unfinished(progress: Progress) -> str:
 
 
 def _paused_text(paused: PausedStream) -> str:
-    return f"{paused.stream} paused since {_when(paused.since)}: {masked(paused.error)}"
+    return f"{paused.stream} paused since {_timestamp(paused.since)}: {masked(paused.error)}"
 
 
 def _waiting_json(progress: Progress) -> list[dict[str, Json]]:
     return [
         {
-            "stream": one.stream,
-            "since": one.since.isoformat(),
-            "code": one.code,
-            "error": masked(one.error),
-            "window": window_json(one.window),
+            "stream": paused.stream,
+            "since": paused.since.isoformat(),
+            "code": paused.code,
+            "error": masked(paused.error),
+            "window": window_json(paused.window),
         }
-        for one in progress.paused
+        for paused in progress.paused
     ]
 
 
-def _when(moment: dt.datetime) -> str:
+def _timestamp(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

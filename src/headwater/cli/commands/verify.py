@@ -63,7 +63,7 @@ def verify(
     At one position, while both keep changing. Exits 0 if they are equal or repaired, 1 if they differ.
     """
     from headwater.cli.event_log import event_log
-    from headwater.cli.project import opened_project, pipeline_named
+    from headwater.cli.project import find_pipeline, open_project
     from headwater.engine.verify.verify import VerifyRequest
 
     if delete_extra and (keep_extra or not repair):
@@ -79,8 +79,8 @@ def verify(
 
     # A live display and a question do not share a terminal.
     log = contextlib.nullcontext() if repair and not yes else event_log(out.err)
-    with log as events, opened_project(flags, out, [file] if file else [], events) as project:
-        report = pipeline_named(project, name, file).verify(request, repair=ask if repair else None)
+    with log as events, open_project(flags, out, [file] if file else [], events) as project:
+        report = find_pipeline(project, name, file).verify(request, repair=ask if repair else None)
     out.value(
         report_json(report, examples, keep_extra=keep_extra),
         report_text(report, examples, keep_extra=keep_extra),

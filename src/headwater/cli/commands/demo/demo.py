@@ -45,7 +45,7 @@ def run_demo(folder: Path, out: Output) -> None:
     folder = _empty_folder(folder.absolute())
     open_shop(folder)
     narrator = _Narrator(out)
-    narrator.step("A shop in SQLite, and a pipeline that follows it", f"{folder / 'shop.yaml'}:", _indented(PIPELINE))
+    narrator.step("A shop in SQLite, and a pipeline that follows it", f"{folder / 'shop.yaml'}:", _indent(PIPELINE))
     with Project.open(folder, say=out.say, out=out.err) as project:
         (pipeline,) = project.pipelines([folder / "shop.yaml"])
         results = [
@@ -112,7 +112,7 @@ def _crashed_cycle(pipeline: Pipeline, folder: Path, narrator: _Narrator) -> Cyc
     narrator.line(
         "   SIGKILL, after the rows became visible and before the progress store recorded it.",
         "   The mark has not moved, and the intent is stored:",
-        _indented(marks_table(progress.mark, progress.intent.window.end)),
+        _indent(marks_table(progress.mark, progress.intent.window.end)),
         "   Run again (after the dead process's lease has expired):",
     )
     _wait_for_lease(pipeline)
@@ -176,7 +176,7 @@ def _empty_folder(folder: Path) -> Path:
     return folder
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join(f"   {line}" for line in text.rstrip().splitlines())
 
 
@@ -249,11 +249,11 @@ def landed_table(counts: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
-def marks_table(mark: Mark | None, intended: Mark) -> str:
+def marks_table(mark: Mark | None, intent_end: Mark) -> str:
     """One line per stream: its mark, and the mark that the killed run intended."""
-    if not isinstance(mark, StreamsMark) or not isinstance(intended, StreamsMark):
-        return f"{mark} → {intended}"
-    rows = [(name, mark.streams.get(name, "none"), end) for name, end in sorted(intended.streams.items())]
+    if not isinstance(mark, StreamsMark) or not isinstance(intent_end, StreamsMark):
+        return f"{mark} → {intent_end}"
+    rows = [(name, mark.streams.get(name, "none"), end) for name, end in sorted(intent_end.streams.items())]
     return table(("stream", "mark", "intended"), rows)
 
 
@@ -286,11 +286,11 @@ def commands(folder: Path) -> Sequence[str]:
 
 def _program(name: str) -> str:
     """Its bare name if the shell finds the same program, else the path beside our interpreter."""
-    ours = Path(sys.executable).parent / name
+    own = Path(sys.executable).parent / name
     on_path = shutil.which(name)
-    if not ours.exists() or (on_path and Path(on_path) == ours):
+    if not own.exists() or (on_path and Path(on_path) == own):
         return name
-    return _relative(ours)
+    return _relative(own)
 
 
 def _relative(path: Path) -> str:

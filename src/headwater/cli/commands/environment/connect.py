@@ -49,7 +49,7 @@ def apply(
     from headwater.services.connect.connector import read_connectors
 
     seconds, connectors = seconds_of("--wait", wait), read_connectors(files, variables(env))
-    with opened_worker(out, flags, url) as client:
+    with open_worker(out, flags, url) as client:
         plugins = client.plugins()
         plans = [plan_connector(client, connector, plugins) for connector in connectors]
         _refuse_invalid(plans)
@@ -77,7 +77,7 @@ def validate(out: Output, flags: ProjectFlags, files: Files, *, env: Env = None,
     from headwater.services.connect.connector import read_connectors
 
     connectors = read_connectors(files, variables(env))
-    with opened_worker(out, flags, url) as client:
+    with open_worker(out, flags, url) as client:
         plugins = client.plugins()
         _refuse_invalid(
             [
@@ -106,7 +106,7 @@ def status(
     """
     from headwater.services.connect.connector import secret_values
 
-    with opened_worker(out, flags, url) as client:
+    with open_worker(out, flags, url) as client:
         states, offsets = [], {}
         for connector in client.names() if name is None else [name]:
             state, config = client.state(connector), client.config(connector)
@@ -142,7 +142,7 @@ def restart(
     A failed task stays failed until it is restarted. Exits 1 if it fails again.
     """
     seconds = seconds_of("--wait", wait)
-    with opened_worker(out, flags, url) as client:
+    with open_worker(out, flags, url) as client:
         numbers = [run.task for run in client.require_state(name).tasks]
         if task is not None and task not in numbers:
             raise InputError(f"{name} has no task {task}", hint=f"its tasks: {', '.join(map(str, numbers)) or 'none'}")
@@ -162,7 +162,7 @@ class Action:
     def command(self) -> Callable[..., None]:
         def run(out: Output, flags: ProjectFlags, name: Name, *, url: Url = None, wait: Wait = "60s") -> None:
             seconds = seconds_of("--wait", wait)
-            with opened_worker(out, flags, url) as client:
+            with open_worker(out, flags, url) as client:
                 client.require_state(name)
                 client.change_state(name, self.name)
                 show_outcome(out, client, name, seconds, self.goal)
@@ -190,7 +190,7 @@ def delete(
 
     Its topics stay, and so does what it created in its source, such as the replication slot.
     """
-    with opened_worker(out, flags, url) as client:
+    with open_worker(out, flags, url) as client:
         config = client.config(name)
         if config is None:
             raise client.unknown_connector(name)
@@ -208,10 +208,10 @@ def delete(
 
 def plugins(out: Output, flags: ProjectFlags, *, url: Url = None) -> None:
     """List the connector classes of the worker."""
-    with opened_worker(out, flags, url) as client:
-        installed = client.plugins()
-        rows = [(plugin.name, plugin.type, plugin.version) for plugin in installed]
-        out.value({"url": client.url, "plugins": to_json(installed)}, table(("class", "type", "version"), rows))
+    with open_worker(out, flags, url) as client:
+        worker_plugins = client.plugins()
+        rows = [(plugin.name, plugin.type, plugin.version) for plugin in worker_plugins]
+        out.value({"url": client.url, "plugins": to_json(worker_plugins)}, table(("class", "type", "version"), rows))
 
 
 def _refuse_invalid(plans: Sequence[ConnectorPlan]) -> None:
@@ -248,7 +248,7 @@ Wait = Annotated[
 
 
 @contextmanager
-def opened_worker(out: Output, flags: ProjectFlags, url: str | None) -> Iterator[ConnectClient]:
+def open_worker(out: Output, flags: ProjectFlags, url: str | None) -> Iterator[ConnectClient]:
     """The worker to use; says on stderr which one it is and where its address comes from."""
     from headwater.config.load import load_project
     from headwater.model.secret import masked

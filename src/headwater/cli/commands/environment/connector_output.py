@@ -35,13 +35,16 @@ def failures(state: ConnectorState | None, client: ConnectClient) -> list[str]:
     """A line per failed connector or task: the first of its error, and the innermost cause."""
     if state is None:
         return []
-    return [f"{state.name}{_of_task(run)} failed: {_error(run, client)}" for run in state.failed]
+    return [f"{state.name}{_task_suffix(run)} failed: {_error(run, client)}" for run in state.failed]
 
 
 def plan_text(plan: ConnectorPlan, state: ConnectorState | None) -> str:
     lines = [f"{plan.connector.name}: {plan.outcome}; {summary(state)}"]
     if plan.outcome == "changed":
-        lines += [f"  {d.key}: {_value(d.before)} → {_value(d.after)}" for d in plan.differences]
+        lines += [
+            f"  {difference.key}: {_value(difference.before)} → {_value(difference.after)}"
+            for difference in plan.differences
+        ]
     return "\n".join(lines)
 
 
@@ -76,7 +79,7 @@ def states_text(
     lines = [table(("connector", "", "state", "worker"), rows)]
     for state in states:
         for run in state.failed:
-            title = f"{state.name}{_of_task(run)}"
+            title = f"{state.name}{_task_suffix(run)}"
             if trace:
                 lines += [f"{title} failed:", client.without_secrets(run.trace.rstrip())]
             else:
@@ -109,7 +112,7 @@ def _error(run: RunState, client: ConnectClient) -> str:
     return client.without_secrets(f"{run.error}{cause}") or "no reason reported"
 
 
-def _of_task(run: RunState) -> str:
+def _task_suffix(run: RunState) -> str:
     return "" if run.task is None else f" task {run.task}"
 
 

@@ -32,7 +32,7 @@ def doctor(
 
     Java, libraries, memory, disk, the progress store, the catalog and every source. Exits 3 if one is broken.
     """
-    from headwater.cli.project import checked_pipelines, opened_project
+    from headwater.cli.project import load_all_pipelines, open_project
     from headwater.config.load import pipeline_files
     from headwater.services.doctor import Finding, all_ok, examine
 
@@ -44,11 +44,11 @@ def doctor(
             remedy = f"\n    → {finding.remedy}" if finding.remedy else ""
             out.value(None, f"{'✓' if finding.ok else '✗'} {finding.subject}: {finding.found}{remedy}")
 
-    with opened_project(flags, out, paths or []) as project:
+    with open_project(flags, out, paths or []) as project:
         files: list[PipelineFile] = []
         for path in paths or pipeline_files(project.folder):
             try:
-                files.extend(checked_pipelines(flags, [path]))
+                files.extend(load_all_pipelines(flags, [path]))
             except SettingsError as error:
                 show(
                     Finding(f"settings in {path}", ok=False, found=str(error), remedy=f"fix it: headwater check {path}")

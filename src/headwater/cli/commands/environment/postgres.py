@@ -144,10 +144,10 @@ def prepare(
             out.say(_sql_text(preparation))
             confirm(out, "run this", yes=yes)
             setup.apply(connection, preparation, password)
-    _show(out, preparation, facts, request, applied=apply)
+    _show_preparation(out, preparation, facts, request, applied=apply)
 
 
-def _show(out: Output, preparation: Preparation, facts: Facts, request: Request, *, applied: bool) -> None:
+def _show_preparation(out: Output, preparation: Preparation, facts: Facts, request: Request, *, applied: bool) -> None:
     count = len(preparation.statements)
     data: Json = {
         "publication": request.publication,
@@ -207,12 +207,12 @@ def status(
 
     Retained WAL, budget, lag, the oldest transaction, the tables. Exits 1 if a slot needs attention.
     """
-    from headwater.cli.project import opened_project, select_pipelines
+    from headwater.cli.project import open_project, select_pipelines
 
     texts = pipelines or []
-    with opened_project(flags, out, [Path(text) for text in texts if Path(text).exists()]) as project:
+    with open_project(flags, out, [Path(text) for text in texts if Path(text).exists()]) as project:
         reports = [
-            _slot_report(pipeline) for pipeline in select_pipelines(project, texts) if pipeline.settings.source.postgres
+            _report_slot(pipeline) for pipeline in select_pipelines(project, texts) if pipeline.settings.source.postgres
         ]
     if not reports:
         raise InputError("none of these pipelines has a postgres source", hint="name another file or folder")
@@ -224,41 +224,39 @@ def status(
         raise typer.Exit(_UNHEALTHY)
 
 
-def _slot_report(pipeline: Pipeline) -> tuple[dict[str, Json], str]:
+def _report_slot(pipeline: Pipeline) -> tuple[dict[str, Json], str]:
     from headwater.model.lsn_mark import LsnMark
     from headwater.sources.postgres.guard.slot import slot_report
 
     settings, mark = pipeline.settings.source.postgres, pipeline.progress().mark
     assert settings is not None  # noqa: S101 - only such pipelines come here
-    known = mark if isinstance(mark, LsnMark) else None
+    lsn_mark = mark if isinstance(mark, LsnMark) else None
     try:
-        slot_state = slot_report(settings, known)
+        report = slot_report(settings, lsn_mark)
     except HeadwaterError as error:
         data: dict[str, Json] = {"pipeline": pipeline.name, "healthy": False, "error": error_json(error)}
         return data, f"{pipeline.name}: {error}"
-    if slot_state.verdict.error:
-        slot_state.verdict.error.hint = slot_state.verdict.error.hint.replace("rewind NAME", f"rewind {pipeline.name}")
-    return _slot_json(pipeline.name, settings, known, slot_state), _slot_text(
-        pipeline.name, settings, known, slot_state
-    )
+    if report.verdict.error:
+        report.verdict.error.hint = report.verdict.error.hint.replace("rewind NAME", f"rewind {pipeline.name}")
+    return _slot_json(pipeline.name, settings, lsn_mark, report), _slot_text(pipeline.name, settings, lsn_mark, report)
 
 
 def _slot_json(
-    name: str, settings: PostgresSourceSettings, mark: LsnMark | None, slot_state: SlotReport
+    name: str, settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport
 ) -> dict[str, Json]:
     from headwater.model.lsn_mark import lsn_text
     from headwater.sources.postgres.guard.slot import behind_bytes, table_state
 
-    server, slot, oldest = slot_state.state.server, slot_state.state.slot, slot_state.state.server.oldest
+    server, slot, oldest = report.state.server, report.state.slot, report.state.server.oldest
 
-    def shown(lsn: int | None) -> str | None:
+    def text_or_none(lsn: int | None) -> str | None:
         return None if lsn is None else lsn_text(lsn)
 
     return {
         "pipeline": name,
-        "healthy": slot_state.healthy,
+        "healthy": report.healthy,
         "server": {
-            "address": slot_state.address,
+            "address": report.address,
             "version": server.version,
             "standby": server.standby,
             "timeline": server.timeline,
@@ -271,9 +269,9 @@ def _slot_json(
             "wal_status": slot.wal_status,
             "invalidation_reason": slot.invalidated or None,
             "active_pid": slot.active_pid,
-            "restart_lsn": shown(slot.restart),
-            "confirmed_flush_lsn": shown(slot.confirmed),
-            "retained_bytes": slot_state.state.retained_bytes,
+            "restart_lsn": text_or_none(slot.restart),
+            "confirmed_flush_lsn": text_or_none(slot.confirmed),
+            "retained_bytes": report.state.retained_bytes,
             "budget_bytes": settings.guard.budget,
             "safe_bytes": slot.safe_bytes,
             "restart_gap_bytes": slot.restart_gap,
@@ -288,64 +286,62 @@ def _slot_json(
             "prepared": oldest.prepared or None,
         },
         "sees_sessions": server.sees_sessions,
-        "mark": shown(mark.lsn) if mark else None,
-        "behind_bytes": behind_bytes(slot_state.state, mark),
+        "mark": text_or_none(mark.lsn) if mark else None,
+        "behind_bytes": behind_bytes(report.state, mark),
         "tables": [
             {"stream": stream, "state": table_state(state)[0], "detail": table_state(state)[1]}
             for stream, state in sorted(mark.tables.items() if mark else ())
         ],
-        "warnings": list(slot_state.verdict.warnings),
-        "error": error_json(slot_state.verdict.error) if slot_state.verdict.error else None,
+        "warnings": list(report.verdict.warnings),
+        "error": error_json(report.verdict.error) if report.verdict.error else None,
     }
 
 
-def _slot_text(name: str, settings: PostgresSourceSettings, mark: LsnMark | None, slot_state: SlotReport) -> str:
+def _slot_text(name: str, settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport) -> str:
     from headwater.sources.postgres.guard.slot import table_state
 
-    lines = [f"{name}: {'healthy' if slot_state.healthy else 'needs attention'}"]
-    facts = _slot_facts(settings, mark, slot_state)
+    lines = [f"{name}: {'healthy' if report.healthy else 'needs attention'}"]
+    facts = _slot_facts(settings, mark, report)
     width = max(len(label) for label, _ in facts)
     lines += [f"  {label:<{width}}  {value}" for label, value in facts]
     if mark and mark.tables:
         rows = [(stream, *table_state(state)) for stream, state in sorted(mark.tables.items())]
         lines += [f"  {line}" for line in table(("table", "state", ""), rows).splitlines()]
-    lines += [f"  warning: {warning}" for warning in slot_state.verdict.warnings]
-    if slot_state.verdict.error:
-        lines.append(f"  error: {slot_state.verdict.error.message}\n    → {slot_state.verdict.error.hint}")
+    lines += [f"  warning: {warning}" for warning in report.verdict.warnings]
+    if report.verdict.error:
+        lines.append(f"  error: {report.verdict.error.message}\n    → {report.verdict.error.hint}")
     return "\n".join(lines)
 
 
-def _slot_facts(
-    settings: PostgresSourceSettings, mark: LsnMark | None, slot_state: SlotReport
-) -> list[tuple[str, str]]:
+def _slot_facts(settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport) -> list[tuple[str, str]]:
     from headwater.model.lsn_mark import lsn_text
     from headwater.sources.postgres.guard.checks import size_text
     from headwater.sources.postgres.guard.slot import behind_bytes
 
-    server, slot = slot_state.state.server, slot_state.state.slot
+    server, slot = report.state.server, report.state.slot
     role = "standby" if server.standby else "primary"
     version = f"PostgreSQL {server.version // 10_000}.{server.version % 10_000}"
-    facts = [("server", f"{slot_state.address} ({version}, {role}, timeline {server.timeline})")]
+    facts = [("server", f"{report.address} ({version}, {role}, timeline {server.timeline})")]
     if slot is None:
         facts.append(("slot", f"{settings.slot}: does not exist"))
     else:
         reader = f"has a reader (pid {slot.active_pid})" if slot.active_pid else "has no reader now"
         safe = "no limit" if slot.safe_bytes is None else f"lost after {size_text(max(slot.safe_bytes, 0))} more"
-        retained, budget = size_text(slot_state.state.retained_bytes), size_text(settings.guard.budget)
+        retained, budget = size_text(report.state.retained_bytes), size_text(settings.guard.budget)
         facts += [
             ("slot", f"{slot.name}: {slot.wal_status or 'unknown'}, {reader}"),
             ("retains", f"{retained} of WAL (budget {budget}; {safe})"),
             ("decodes again", f"{size_text(slot.restart_gap)} in every cycle"),
         ]
-    facts.append(("oldest transaction", _oldest(slot_state)))
-    behind = behind_bytes(slot_state.state, mark)
+    facts.append(("oldest transaction", _oldest(report)))
+    behind = behind_bytes(report.state, mark)
     position = "none yet" if mark is None else lsn_text(mark.lsn)
     facts.append(("mark", position if behind is None else f"{position}, {size_text(behind)} behind"))
     return facts
 
 
-def _oldest(slot_state: SlotReport) -> str:
-    server = slot_state.state.server
+def _oldest(report: SlotReport) -> str:
+    server = report.state.server
     if server.oldest:
         began = server.oldest.began.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"{server.oldest}, since {began}"

@@ -49,24 +49,29 @@ def init(
     """
     from headwater.pg.address import addresses, connected
     from headwater.services.signals.signal_table import check_init, create
-    from headwater.services.signals.signal_table import signal_table as named
+    from headwater.services.signals.signal_table import signal_table as parse_name
 
-    wanted, databases = named(signal_table), addresses(login)
+    qualified, databases = parse_name(signal_table), addresses(login)
     for address in databases:
         with connected(address) as connection:
-            check_init(connection, wanted, publication, role)
-    done = {}
+            check_init(connection, qualified, publication, role)
+    statements_by_database = {}
     for address in databases:
         with connected(address) as connection:
-            done[address.database] = create(connection, wanted, publication, role)
+            statements_by_database[address.database] = create(connection, qualified, publication, role)
     data: Json = {
-        "table": wanted.full_name,
+        "table": qualified.full_name,
         "databases": [
             {"database": name, "created": _created(statements), "sql": [f"{statement};" for statement in statements]}
-            for name, statements in done.items()
+            for name, statements in statements_by_database.items()
         ],
     }
-    out.value(data, "\n".join(_init_line(wanted.full_name, name, statements) for name, statements in done.items()))
+    out.value(
+        data,
+        "\n".join(
+            _init_line(qualified.full_name, name, statements) for name, statements in statements_by_database.items()
+        ),
+    )
 
 
 def _created(statements: Sequence[str]) -> bool:
@@ -74,8 +79,10 @@ def _created(statements: Sequence[str]) -> bool:
 
 
 def _init_line(name: str, database: str, statements: Sequence[str]) -> str:
-    more = "".join(f"\n  {statement};" for statement in statements if not statement.startswith("CREATE TABLE"))
-    return f"{database}: {name} {'created' if _created(statements) else 'exists'}{more}"
+    other_statements = "".join(
+        f"\n  {statement};" for statement in statements if not statement.startswith("CREATE TABLE")
+    )
+    return f"{database}: {name} {'created' if _created(statements) else 'exists'}{other_statements}"
 
 
 def snapshot(
@@ -212,27 +219,27 @@ def status(
     notifications: started, in progress, completed.
     """
     from headwater.pg.address import connected, only_address
-    from headwater.services.signals.signal_table import signal_table as named
+    from headwater.services.signals.signal_table import signal_table as parse_name
     from headwater.services.signals.snapshots import read_rows, signal_progress
 
     if (brokers is None) is not (notifications is None):
         raise InputError("--brokers and --notifications belong together", hint="write both or neither")
-    address, wanted = only_address(login), named(signal_table)
+    address, qualified = only_address(login), parse_name(signal_table)
     with connected(address) as connection:
-        signals = signal_progress(read_rows(connection, wanted))
+        signals = signal_progress(read_rows(connection, qualified))
     reports = _reports(brokers, notifications, topic_prefix)
-    shown = signals[-limit:]
+    newest = signals[-limit:]
     others = {name: report for name, report in reports.items() if name not in {signal.id for signal in signals}}
     data: Json = {
-        "table": wanted.full_name,
+        "table": qualified.full_name,
         "database": address.database,
         "count": len(signals),
-        "signals": [{**_signal_json(signal), "notification": to_json(reports.get(signal.id))} for signal in shown],
+        "signals": [{**_signal_json(signal), "notification": to_json(reports.get(signal.id))} for signal in newest],
         "others": [{"id": name, **to_json(report)} for name, report in others.items()],
     }
-    out.value(data, _status_text(wanted.full_name, shown, reports, others))
-    if len(shown) < len(signals):
-        out.say(f"the newest {len(shown):,} of {len(signals):,}: --limit {len(signals)} shows all")
+    out.value(data, _status_text(qualified.full_name, newest, reports, others))
+    if len(newest) < len(signals):
+        out.say(f"the newest {len(newest):,} of {len(signals):,}: --limit {len(signals)} shows all")
 
 
 def _reports(brokers: str | None, topic: str | None, prefix: str | None) -> Mapping[str, SnapshotReport]:
@@ -248,11 +255,11 @@ def _reports(brokers: str | None, topic: str | None, prefix: str | None) -> Mapp
 
 def _status_text(
     name: str,
-    shown: Sequence[SignalProgress],
+    signals: Sequence[SignalProgress],
     reports: Mapping[str, SnapshotReport],
     others: Mapping[str, SnapshotReport],
 ) -> str:
-    if not shown and not others:
+    if not signals and not others:
         return f"{name}: no signals"
     rows = [
         (
@@ -261,7 +268,7 @@ def _status_text(
             ", ".join(signal.tables) or None,
             _progress(signal, reports.get(signal.id)),
         )
-        for signal in shown
+        for signal in signals
     ]
     rows += [(signal_id, report.about, None, _report_text(report)) for signal_id, report in others.items()]
     return table(("id", "signal", "tables", "progress"), rows)

@@ -62,23 +62,32 @@ def stack(
 
     if remove and (action is not Action.down or servers):
         raise InputError("--remove deletes the data of all servers", hint="headwater stack down --remove")
-    local = Stack(folder, out.say)
+    local_stack = Stack(folder, out.say)
     if action is Action.up:
-        addresses = local.up(servers or NAMES)
+        addresses = local_stack.up(servers or NAMES)
         rows = [(server, key, value) for server, address in addresses.items() for key, value in address.items()]
         out.value({server: dict(address) for server, address in addresses.items()}, table(("server", "", ""), rows))
     elif action is Action.status:
-        _status(out, local, servers)
+        _status(out, local_stack, servers)
     else:
-        _down(out, local, servers or NAMES, remove=remove, yes=yes)
+        _down(out, local_stack, servers or NAMES, remove=remove, yes=yes)
 
 
 def _status(out: Output, local: Stack, names: Sequence[str] | None) -> None:
     servers = local.status(names)
-    rows = [(s.name, s.state, s.version, s.pid and str(s.pid), next(iter(s.address.values()), None)) for s in servers]
-    nothing = f"no servers in {local.folder}\n  → headwater stack up"
-    shown = f"{table(('server', 'state', 'version', 'process', 'address'), rows)}\nlogs in {local.folder}"
-    out.value({"folder": str(local.folder), "servers": to_json(servers)}, shown if servers else nothing)
+    rows = [
+        (
+            server.name,
+            server.state,
+            server.version,
+            server.pid and str(server.pid),
+            next(iter(server.address.values()), None),
+        )
+        for server in servers
+    ]
+    empty_text = f"no servers in {local.folder}\n  → headwater stack up"
+    text = f"{table(('server', 'state', 'version', 'process', 'address'), rows)}\nlogs in {local.folder}"
+    out.value({"folder": str(local.folder), "servers": to_json(servers)}, text if servers else empty_text)
     if not servers or any(server.state != "running" for server in servers):
         raise typer.Exit(_NOT_RUNNING)
 
@@ -87,8 +96,8 @@ def _down(out: Output, local: Stack, names: Sequence[str], *, remove: bool, yes:
     if remove:
         out.say(f"stops the servers of {local.folder} and deletes their data")
         confirm(out, "remove", yes=yes)
-    ended = local.down(names)
+    stopped = local.down(names)
     if remove:
         local.remove()
-    text = f"stopped: {', '.join(ended)}" if ended else f"no server of {local.folder} is running"
-    out.value({"ended": list(ended)}, text)
+    text = f"stopped: {', '.join(stopped)}" if stopped else f"no server of {local.folder} is running"
+    out.value({"ended": list(stopped)}, text)
