@@ -14,8 +14,7 @@ from typing import Literal, Protocol, TypedDict
 from headwater.model.errors import HeadwaterError, RunError
 from headwater.model.landing import Landing
 from headwater.model.marks import Json
-from headwater.model.rows import BY_SINK
-from headwater.model.rows import LABEL as REJECTS
+from headwater.model.rows import BY_SINK, REJECTS_SINK
 from headwater.model.secret import masked
 from headwater.model.window import Window
 
@@ -76,8 +75,8 @@ class CycleResult:
     @property
     def read(self) -> int:
         """Rows of the source: what the first sink took, and what was rejected before or by it."""
-        first = next((landing.sink for landing in self.landings if landing.sink != REJECTS), "")
-        by_sink = [landing.proof.get(BY_SINK, {}) for landing in self.landings if landing.sink == REJECTS]
+        first = next((landing.sink for landing in self.landings if landing.sink != REJECTS_SINK), "")
+        by_sink = [landing.proof.get(BY_SINK, {}) for landing in self.landings if landing.sink == REJECTS_SINK]
         later = sum(int(count) for counts in by_sink for sink, count in counts.items() if sink != first)
         return self.rows + self.rejected - later
 
@@ -182,18 +181,18 @@ def landing_totals(landings: Sequence[Landing]) -> LandingTotals:
 
 
 def _landed_rows(landings: Sequence[Landing]) -> int:
-    landed = [landing for landing in landings if landing.sink != REJECTS]
+    landed = [landing for landing in landings if landing.sink != REJECTS_SINK]
     return sum(landing.rows for landing in landed if landing.sink == landed[0].sink)
 
 
 def _rejected_rows(landings: Sequence[Landing]) -> int:
-    return sum(landing.rows for landing in landings if landing.sink == REJECTS)
+    return sum(landing.rows for landing in landings if landing.sink == REJECTS_SINK)
 
 
 def _sink_totals(landings: Sequence[Landing]) -> list[dict[str, Json]]:
     sinks: dict[str, dict[str, Json]] = {}
     for landing in landings:
-        if landing.sink == REJECTS:
+        if landing.sink == REJECTS_SINK:
             continue
         sink = sinks.setdefault(landing.sink, {"sink": landing.sink, "rows": 0, "seconds": 0.0})
         sink["rows"] += landing.rows

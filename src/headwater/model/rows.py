@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-LABEL = "rejects"  # of the sink that keeps them, beside the pipeline's own
+REJECTS_SINK = "rejects"  # the id of the sink that holds them, beside those of the pipeline
 # The part of a place that says: this row has no name of its own; it is that many'th of those alike in its split.
 COPY = "copy"
 # The part that names the sink which had no form for the row; the other sinks hold it.

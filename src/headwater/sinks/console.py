@@ -22,8 +22,8 @@ from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
 from headwater.sinks.text_values import Plain, plain_column
 
-_WIDEST = 40
-_LONGEST_JSON_TEXT = 1000
+_MAX_CELL_WIDTH = 40
+_MAX_JSON_TEXT_LENGTH = 1000
 # Control, format (text direction), line and paragraph separators, lone surrogates: a row must not be able to
 # move the cursor, hide text or look like a line of its own.
 _UNPRINTABLE = {"Cc", "Cf", "Zl", "Zp", "Cs"}
@@ -45,9 +45,9 @@ class ConsoleSink:
     def land(self, attempt: Attempt, rows: Rows) -> Landing:
         began = time.monotonic()
         if rows.splits is not None:
-            first, count = _first_of(chain.from_iterable(rows.read_splits()), self._settings.limit, attempt.progress)
+            first, count = _take_first(chain.from_iterable(rows.read_splits()), self._settings.limit, attempt.progress)
         else:
-            first, count = _first_of_dataframe(rows, self._settings.limit, attempt)
+            first, count = _take_first_by_spark(rows, self._settings.limit, attempt)
         title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows {attempt.window}"
         text = render(title, first, count, self._settings)
         with attempt.publishing():
@@ -66,14 +66,14 @@ def render(title: str, first: Sequence[pa.RecordBatch], count: int, settings: Co
     for batch in first:
         for index, name in enumerate(names):
             columns[index].extend(plain_column(batch.column(index), name))
-    shown = len(columns[0]) if columns else 0
-    more = [f"… and {count - shown:,} more"] if count > shown else []
+    printed = len(columns[0]) if columns else 0
+    summary = [f"… and {count - printed:,} more"] if count > printed else []
     if settings.format == "json":
         objects = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
-        lines = [json.dumps(_json_shown(row), ensure_ascii=False) for row in objects]
+        lines = [json.dumps(_printable_json(row), ensure_ascii=False) for row in objects]
     else:
         lines = [printable(title), *_table(names, columns)]
-    return "".join(f"{line}\n" for line in [*lines, *more])
+    return "".join(f"{line}\n" for line in [*lines, *summary])
 
 
 def printable(text: str) -> str:
@@ -97,8 +97,8 @@ def cell(value: Plain) -> str:
         case _:
             text = str(value)
     # Cut first, so that a huge text is not escaped as a whole; escapes only make it longer.
-    shown = printable(text[: _WIDEST + 1])
-    return shown if cell_len(shown) <= _WIDEST else set_cell_size(shown, _WIDEST - 1) + "…"
+    printed = printable(text[: _MAX_CELL_WIDTH + 1])
+    return printed if cell_len(printed) <= _MAX_CELL_WIDTH else set_cell_size(printed, _MAX_CELL_WIDTH - 1) + "…"
 
 
 def _table(names: Sequence[str], columns: Sequence[Sequence[Plain]]) -> Iterator[str]:
@@ -114,10 +114,10 @@ def _table(names: Sequence[str], columns: Sequence[Sequence[Plain]]) -> Iterator
         yield _line(row, widths, numbers)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], align_right: Sequence[bool]) -> str:
     padded = (
-        " " * (width - cell_len(text)) + text if to_right else text + " " * (width - cell_len(text))
-        for text, width, to_right in zip(cells, widths, right, strict=True)
+        " " * (width - cell_len(text)) + text if is_right else text + " " * (width - cell_len(text))
+        for text, width, is_right in zip(cells, widths, align_right, strict=True)
     )
     return "  ".join(padded).rstrip()
 
@@ -126,17 +126,17 @@ def _is_number(value: Plain) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _json_shown(value: Plain) -> Plain:
+def _printable_json(value: Plain) -> Plain:
     match value:
         case str():
-            cut = value if len(value) <= _LONGEST_JSON_TEXT else value[: _LONGEST_JSON_TEXT - 1] + "…"
-            return printable(cut)
+            text = value if len(value) <= _MAX_JSON_TEXT_LENGTH else value[: _MAX_JSON_TEXT_LENGTH - 1] + "…"
+            return printable(text)
         case float() if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
             return str(value)  # JSON has no such numbers; this is for display only
         case list():
-            return [_json_shown(item) for item in value]
+            return [_printable_json(item) for item in value]
         case dict():
-            return {printable(name): _json_shown(item) for name, item in value.items()}
+            return {printable(name): _printable_json(item) for name, item in value.items()}
         case _:
             return value
 
@@ -145,7 +145,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _first_of(
+def _take_first(
     batches: Iterable[pa.RecordBatch], limit: int, progress: Callable[[int], None]
 ) -> tuple[list[pa.RecordBatch], int]:
     """The first rows, in batches, and the number of all."""
@@ -160,21 +160,21 @@ def _first_of(
     return first, count
 
 
-def _first_of_dataframe(rows: Rows, limit: int, attempt: Attempt) -> tuple[list[pa.RecordBatch], int]:
+def _take_first_by_spark(rows: Rows, limit: int, attempt: Attempt) -> tuple[list[pa.RecordBatch], int]:
     """One job: each partition counts its rows and returns its first ones."""
 
     def sample(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = pa.BufferOutputStream()
-        first, count = _first_of(batches, limit, lambda _: None)
+        first, count = _take_first(batches, limit, lambda _: None)
         if first:
             with pa.ipc.new_stream(sink, first[0].schema) as writer:
                 for batch in first:
                     writer.write_batch(batch)
         yield pa.RecordBatch.from_pydict({"rows": [count], "first": [sink.getvalue().to_pybytes()]})
 
-    parts = rows.dataframe(attempt.spark()).mapInArrow(sample, "rows long, first binary").collect()
-    samples = (batch for part in parts if part["first"] for batch in pa.ipc.open_stream(bytes(part["first"])))
-    first, _ = _first_of(samples, limit, lambda _: None)
-    count = sum(part["rows"] for part in parts)
+    samples = rows.dataframe(attempt.spark()).mapInArrow(sample, "rows long, first binary").collect()
+    batches = (batch for row in samples if row["first"] for batch in pa.ipc.open_stream(bytes(row["first"])))
+    first, _ = _take_first(batches, limit, lambda _: None)
+    count = sum(row["rows"] for row in samples)
     attempt.progress(count)
     return first, count

@@ -12,7 +12,7 @@ from headwater.config.project import S3Settings
 from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.protocols.lake import LakeSink
 from headwater.model.protocols.sink import Sink
-from headwater.model.rows import LABEL
+from headwater.model.rows import REJECTS_SINK
 
 
 def load(target: str) -> Any:
@@ -41,13 +41,13 @@ SINKS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 def open_sink(settings: SinkSettings, position: int, context: SinkContext) -> Sink:
     """The sink at a position of a pipeline's list, counted from 1."""
-    target, needs = SINKS[settings.kind]
+    target, names = SINKS[settings.kind]
     component = getattr(settings, settings.kind)
-    sink = load(target)(component, f"{position}:{settings.kind}", *(getattr(context, name) for name in needs))
+    sink = load(target)(component, f"{position}:{settings.kind}", *(getattr(context, name) for name in names))
     return cast("Sink", sink)
 
 
 def open_reject_sink(table: str) -> LakeSink:
     """The sink of a pipeline's rejects: one row per reject."""
     target, _ = SINKS["iceberg"]
-    return cast("LakeSink", load(target)(IcebergSinkSettings(table=table, mode="merge", key=["id"]), LABEL))
+    return cast("LakeSink", load(target)(IcebergSinkSettings(table=table, mode="merge", key=["id"]), REJECTS_SINK))

@@ -108,14 +108,14 @@ class ChangeLog:
         step: int = 10,
     ) -> None:
         self._lsn += step
-        place = position(self._lsn, 2 * self._lsn + (op != "r"))
-        self.events.append(Event(op, place, key, note, body, missing, old_key))
+        log_position = position(self._lsn, 2 * self._lsn + (op != "r"))
+        self.events.append(Event(op, log_position, key, note, body, missing, old_key))
 
     def history(self) -> list[tuple[object, ...]]:
         """Every version of every row: id, note, body, from, until (None: still), by position."""
         versions: dict[int, list[tuple[str, str, int, int | None]]] = {}
         bodies: dict[int, str] = {}
-        seen: set[int] = set()
+        keys_seen: set[int] = set()
 
         def close(key: int, at: int) -> None:
             if versions.get(key) and versions[key][-1][3] is None:
@@ -123,7 +123,7 @@ class ChangeLog:
 
         moved: dict[int, str] = {}
         for event in self.events:
-            if event.position in seen and event.op not in "cd":
+            if event.position in keys_seen and event.op not in "cd":
                 continue
             if event.op == "t":
                 for key in versions:
@@ -142,8 +142,8 @@ class ChangeLog:
                 else bodies[event.id]
             )
             bodies[event.id] = str(body)
-            standing = versions.get(event.id, [])[-1:]
-            if event.op == "r" and [found[:2] + found[3:] for found in standing] == [(event.note, body, None)]:
+            open_versions = versions.get(event.id, [])[-1:]
+            if event.op == "r" and [found[:2] + found[3:] for found in open_versions] == [(event.note, body, None)]:
                 continue  # a snapshot read the row as it was
             close(event.id, event.position)
             versions.setdefault(event.id, []).append((str(event.note), str(body), event.position, None))

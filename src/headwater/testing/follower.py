@@ -171,12 +171,13 @@ def stored(window: Window) -> Window:
 
 def ids_by_stream(origin: SourceOrigin, rows: Mapping[str, Sequence[Mapping[str, object]]]) -> Content:
     return {
-        stream: [number for row in found if (number := origin.id_of(row)) is not None] for stream, found in rows.items()
+        stream: [number for row in stream_rows if (number := origin.id_of(row)) is not None]
+        for stream, stream_rows in rows.items()
     }
 
 
-def add(content: Content, more: Content) -> None:
-    for stream, ids in more.items():
+def add(content: Content, other: Content) -> None:
+    for stream, ids in other.items():
         content.setdefault(stream, []).extend(ids)
 
 

@@ -70,9 +70,9 @@ def run_race(race: Race) -> Outcome:
 def _run_crowd(race: Race) -> int:
     command = [sys.executable, "-c", "from headwater.testing.progress_race import main; main()"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, input=pickle.dumps(race), stdout=subprocess.PIPE, env=environment, check=False)
-    assert done.returncode == 0, "the race failed; the reason is in stderr"
-    return int(done.stdout)
+    process = subprocess.run(command, input=pickle.dumps(race), stdout=subprocess.PIPE, env=environment, check=False)
+    assert process.returncode == 0, "the race failed; the reason is in stderr"
+    return int(process.stdout)
 
 
 def main() -> None:

@@ -79,9 +79,9 @@ def _make_certificates(folder: Path) -> None:
 
 
 def _openssl(folder: Path, arguments: list[str]) -> None:
-    made = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        raise EnvironmentFault(f"openssl {arguments[0]} failed: {made.stderr.strip()}")
+    process = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise EnvironmentFault(f"openssl {arguments[0]} failed: {process.stderr.strip()}")
 
 
 class Door:

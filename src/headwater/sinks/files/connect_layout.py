@@ -55,15 +55,15 @@ class MessageLines:
         values = batch.column("value").cast(pa.binary())
         if self._fields == "value":
             return [None if value is None else _value_line(value) for value in values.to_pylist()]
-        parts = [_member("value", _documents(values, "the value"))]
+        columns = [_member("value", _documents(values, "the value"))]
         if "kafka_key" in self._names:
-            parts.insert(0, _member("key", _documents(batch.column("kafka_key").cast(pa.binary()), "the key")))
-        parts += [_member(name, _numbers(batch.column(f"kafka_{name}"))) for name in ("offset", "partition")]
+            columns.insert(0, _member("key", _documents(batch.column("kafka_key").cast(pa.binary()), "the key")))
+        columns += [_member(name, _numbers(batch.column(f"kafka_{name}"))) for name in ("offset", "partition")]
         if "kafka_timestamp" in self._names:
-            parts.append(_member("timestamp", _moments(batch.column("kafka_timestamp"))))
+            columns.append(_member("timestamp", _timestamps(batch.column("kafka_timestamp"))))
         if "kafka_headers" in self._names:
-            parts.append(_member("headers", self._headers(batch.column("kafka_headers"))))
-        return [b"{" + b",".join(members) + b"}" for members in zip(*parts, strict=True)]
+            columns.append(_member("headers", self._headers(batch.column("kafka_headers"))))
+        return [b"{" + b",".join(members) + b"}" for members in zip(*columns, strict=True)]
 
     def _headers(self, column: pa.Array) -> list[bytes]:
         texts, edges = [], column.offsets.to_pylist()
@@ -152,7 +152,7 @@ def _numbers(column: pa.Array) -> list[bytes]:
     return [str(number).encode() for number in column.to_pylist()]
 
 
-def _moments(column: pa.Array) -> list[bytes]:
+def _timestamps(column: pa.Array) -> list[bytes]:
     texts = flat_column(pc.cast(column, pa.timestamp("ms", "UTC")))
     return [b"null" if text is None else f'"{text}"'.encode() for text in texts.to_pylist()]
 

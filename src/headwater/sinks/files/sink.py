@@ -24,7 +24,7 @@ from headwater.sinks.files.targets import (
     lease_taken_over,
     storage_errors,
 )
-from headwater.sinks.files.writer import PartWriter, write_parts
+from headwater.sinks.files.writer import FileWriter, write_files
 from headwater.sinks.rejects import SinkRejects
 from headwater.storage.destination import LocalDestination, ObjectDestination, local_path, open_destination
 
@@ -108,8 +108,8 @@ class FilesSink:
         shared = not isinstance(target, RenameTarget)
         prefix = f"{attempt.window.id}-{uuid.uuid4().hex[:12]}-" if shared else ""
         rejects = SinkRejects.of(self._id, rows, attempt)
-        parts = write_parts(PartWriter(staged, prefix, self._settings.format, rejects), rows, attempt)
-        record = Record.of(attempt, rows.stream, self._settings.format, parts)
+        files = write_files(FileWriter(staged, prefix, self._settings.format, rejects), rows, attempt)
+        record = Record.of(attempt, rows.stream, self._settings.format, files)
         with storage_errors(target.where(attempt)):
             target.prepare(staged, record)
         return record

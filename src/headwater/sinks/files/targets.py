@@ -33,7 +33,7 @@ from headwater.storage.destination import (
 )
 
 _SAFE = re.compile(r"[A-Za-z0-9._\-]")
-_MAX_NAME = 150  # file systems allow 255 bytes
+_MAX_NAME_LENGTH = 150  # file systems allow 255 bytes
 
 
 @contextmanager
@@ -51,8 +51,8 @@ def folder_name(stream: str) -> str:
     encoded = "".join(c if _SAFE.fullmatch(c) else "".join(f"%{byte:02X}" for byte in _bytes(c)) for c in stream)
     if encoded[:1] in {".", "_"}:
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    if len(encoded) > _MAX_NAME:
-        encoded = f"{encoded[: _MAX_NAME - 17]}-{_digest(stream)}"
+    if len(encoded) > _MAX_NAME_LENGTH:
+        encoded = f"{encoded[: _MAX_NAME_LENGTH - 17]}-{_digest(stream)}"
     return encoded
 
 
@@ -70,7 +70,7 @@ def _digest(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class FileEntry:
     """One file."""
 
     name: str
@@ -90,10 +90,10 @@ class Record:
     format: str
     published_at: str
     rows: int
-    files: tuple[Part, ...]
+    files: tuple[FileEntry, ...]
 
     @classmethod
-    def of(cls, attempt: Attempt, stream: str, format_: str, parts: Sequence[Part]) -> Record:
+    def of(cls, attempt: Attempt, stream: str, format_: str, files: Sequence[FileEntry]) -> Record:
         return cls(
             pipeline=attempt.pipeline,
             stream=stream,
@@ -102,8 +102,8 @@ class Record:
             epoch=attempt.epoch,
             format=format_,
             published_at=dt.datetime.now(dt.UTC).isoformat(timespec="microseconds"),
-            rows=sum(part.rows for part in parts),
-            files=tuple(parts),
+            rows=sum(file.rows for file in files),
+            files=tuple(files),
         )
 
     def to_bytes(self) -> bytes:
@@ -115,7 +115,7 @@ class Record:
         try:
             fields = json.loads(data)
             fields.pop("version")
-            record = cls(**{**fields, "files": tuple(Part(**part) for part in fields["files"])})
+            record = cls(**{**fields, "files": tuple(FileEntry(**file) for file in fields["files"])})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PublishConflict(
                 f"{where} is not the record of a window ({type(error).__name__})",
@@ -172,7 +172,7 @@ class RenameTarget:
 
     def prepare(self, staged: LocalDestination, record: Record) -> None:
         """Leave exactly the record's files in the hidden folder, all durable."""
-        names = {part.name for part in record.files}
+        names = {file.name for file in record.files}
         for stray in staged.folder.iterdir():
             if stray.name not in names:  # of a task that failed and was retried
                 stray.unlink()
@@ -274,7 +274,7 @@ class ManifestTarget:
         if not isinstance(self.destination, LocalDestination):
             return
         # Only now: until the manifest was there, a stale writer could have published what we remove.
-        names = {part.name for part in record.files}
+        names = {file.name for file in record.files}
         for path in (self.destination.folder / _DATA).glob(f"*{attempt.window.id}-*"):
             if path.name not in names:
                 path.unlink(missing_ok=True)

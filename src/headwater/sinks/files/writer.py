@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 from headwater.model.errors import SchemaRefused, ValueNotKept
 from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.sinks.files.targets import Part, storage_errors
+from headwater.sinks.files.targets import FileEntry, storage_errors
 from headwater.sinks.rejects import SinkRejects
 from headwater.sinks.tasks import RowCounter, count_rows, is_small, run_over_rows
 from headwater.sinks.text_values import check_types, flat_column, is_nested, plain_column, refuse_not_finite
 from headwater.storage.destination import Destination
 
 Format = Literal["parquet", "json", "csv"]
-ENDINGS = {"parquet": "parquet", "json": "jsonl", "csv": "csv"}
+EXTENSIONS = {"parquet": "parquet", "json": "jsonl", "csv": "csv"}
 
 _ROWS_PER_GROUP = 256 * 1024
 _BYTES_PER_GROUP = 64 * 1024 * 1024
@@ -133,7 +133,7 @@ def _quoted(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class PartWriter:
+class FileWriter:
     """Writes the files of one attempt, in this process or in a task."""
 
     destination: Destination
@@ -141,38 +141,38 @@ class PartWriter:
     format: Format
     rejects: SinkRejects
 
-    def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Part:
+    def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> FileEntry:
         """Write one durable file, named by its number."""
-        name = f"{self.prefix}part-{number:05d}.{ENDINGS[self.format]}"
-        rows, rejects = 0, self.rejects.part(number)
+        name = f"{self.prefix}part-{number:05d}.{EXTENSIONS[self.format]}"
+        rows, file_rejects = 0, self.rejects.part(number)
         with storage_errors(self.destination):
             file = self.destination.create(name)
             writer = open_writer(self.format, schema, file)
         for batch in batches:  # errors of the source pass as they are
             with storage_errors(self.destination):
-                rows += rejects.write(batch, writer.write)
+                rows += file_rejects.write(batch, writer.write)
         with storage_errors(self.destination):
             writer.close()
-            return Part(name, rows, self.destination.finish(file, name))
+            return FileEntry(name, rows, self.destination.finish(file, name))
 
 
-def write_parts(writer: PartWriter, rows: Rows, attempt: Attempt) -> Sequence[Part]:
+def write_files(writer: FileWriter, rows: Rows, attempt: Attempt) -> Sequence[FileEntry]:
     """Every row of the stream's window, in one file or more."""
     counter = RowCounter(attempt.progress)
     if is_small(rows):
         splits = (count_rows(batches, number, counter.part) for number, batches in enumerate(rows.read_splits()))
         return [writer.write(0, rows.schema, chain.from_iterable(splits))]
     task = f"{rows.stream}: writing to {writer.destination}"
-    results = run_over_rows(rows, partial(_write_part, writer), attempt.spark, task, counter)
-    parts = [Part(**json.loads(result)) for result in results]
-    counter.at_least(sum(part.rows for part in parts))
+    results = run_over_rows(rows, partial(_write_file, writer), attempt.spark, task, counter)
+    files = [FileEntry(**json.loads(result)) for result in results]
+    counter.at_least(sum(file.rows for file in files))
     # A window without rows still has a file with its columns.
-    return parts or [writer.write(0, rows.schema, ())]
+    return files or [writer.write(0, rows.schema, ())]
 
 
-def _write_part(writer: PartWriter, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def _write_file(writer: FileWriter, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     batches = (batch for batch in batches if batch.num_rows)
     first = next(batches, None)
     if first is not None:
-        part = writer.write(number, first.schema, chain([first], batches))
-        yield json.dumps(asdict(part)).encode()
+        file = writer.write(number, first.schema, chain([first], batches))
+        yield json.dumps(asdict(file)).encode()

@@ -193,8 +193,8 @@ def field_index(schema: pa.Schema, column: ArrowColumn) -> int | None:
         return None
     ids = [(field.metadata or {}).get(FIELD_ID) for field in schema]
     if any(number is not None for number in ids):
-        wanted = str(column.id).encode()
-        return ids.index(wanted) if wanted in ids else None
+        field_id = str(column.id).encode()
+        return ids.index(field_id) if field_id in ids else None
     index = schema.get_field_index(column.name)  # a file that was added by hand has no ids
     return index if index >= 0 else None
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headwater.sinks.iceberg.sink import IcebergSink
 
 
-_TRIES = 5
+_MAX_TRIES = 5
 _WHY = "rows that the source does not have"
 
 
@@ -56,7 +56,7 @@ def remove_keys(sink: IcebergSink, attempt: Attempt, stream: str, keys: pa.Table
         table = find_table(spark, name)
     if table is None:
         raise UnknownName(f"{name} does not exist", hint="run the pipeline: it creates the table")
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         with reaching(name):
             table.refresh()
             landings = ancestry.follow(table)
@@ -69,7 +69,7 @@ def remove_keys(sink: IcebergSink, attempt: Attempt, stream: str, keys: pa.Table
         except HeadMoved:
             continue
     raise PublishConflict(
-        f"{name}: other writers published {_TRIES} times during this landing",
+        f"{name}: other writers published {_MAX_TRIES} times during this landing",
         hint="try again; run compaction and other writers less often, or one after another",
     )
 

@@ -37,7 +37,7 @@ from headwater.sinks.tasks import RowCounter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TRIES = 5
+_MAX_TRIES = 5
 
 
 class CachedTable:
@@ -108,7 +108,7 @@ class TableLanding:
 
     def _land(self) -> StampedSnapshot:
         """The snapshot of the window, of this try or of an earlier one."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 earlier = self._find_landing() or self._write()
                 if earlier:
@@ -119,7 +119,7 @@ class TableLanding:
                 with reaching(self._table.name):
                     self._table.refresh()
         raise PublishConflict(
-            f"{self._table.name}: other writers published {_TRIES} times during this landing",
+            f"{self._table.name}: other writers published {_MAX_TRIES} times during this landing",
             hint="the next cycle tries again; run compaction and other writers less often, or one after another",
         )
 

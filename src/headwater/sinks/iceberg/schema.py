@@ -311,11 +311,11 @@ def _step(table: IcebergType, rows: IcebergType) -> str:
         return "fits"
     if not (isinstance(table, str) and isinstance(rows, str)):
         return "refuse"
-    held, needed = _word(table), _word(rows)
-    wider = wider_type(held, needed)
+    table_type, row_type = _word(table), _word(rows)
+    wider = wider_type(table_type, row_type)
     if wider is None:
         return "refuse"
-    return "fits" if wider == held else "widen"
+    return "fits" if wider == table_type else "widen"
 
 
 def _word(name: str) -> str:
@@ -358,6 +358,6 @@ def _has_type(data_type: pa.DataType) -> bool:
 def _other_case(table: TableSchema, rows: pa.Schema) -> Iterator[str]:
     lowered = {column.name.lower(): column.name for column in table.columns}
     for name in rows.names:
-        known = lowered.get(name.lower())
-        if known is not None and known != name and known not in rows.names:
-            yield f"{name!r} is {known!r} in the table: the names differ only in case; rename one"
+        column = lowered.get(name.lower())
+        if column is not None and column != name and column not in rows.names:
+            yield f"{name!r} is {column!r} in the table: the names differ only in case; rename one"

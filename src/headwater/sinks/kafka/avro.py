@@ -113,8 +113,8 @@ def _type(data_type: pa.DataType, name: str, column: str) -> AvroType:  # noqa: 
         return _record([data_type.field(index) for index in range(data_type.num_fields)], name)
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
         return {"type": "array", "items": _maybe_null(data_type.value_field, name, column)}
-    for fits, simple in _SIMPLE:
-        if fits(data_type):
+    for matches, simple in _SIMPLE:
+        if matches(data_type):
             return simple
     raise SchemaRefused(
         f"column {column} has type {data_type}, which Avro cannot represent exactly",

@@ -84,7 +84,7 @@ class _EqualRows:
     """Counts equal rows. A task may have millions of rows, so eight bytes of each are kept."""
 
     def __init__(self) -> None:
-        self._seen: list[npt.NDArray[np.uint64]] = []  # sorted each
+        self._runs: list[npt.NDArray[np.uint64]] = []  # sorted each
         self._counts: dict[bytes, int] = {}  # of rows that may be equal to others
 
     def numbered(self, digests: Sequence[bytes]) -> list[tuple[int, int]]:
@@ -93,7 +93,7 @@ class _EqualRows:
             return []
         short = np.frombuffer(b"".join(digests), np.uint64)[:: _DIGEST_BYTES // 8]
         unique, inverse, counts = np.unique(short, return_inverse=True, return_counts=True)
-        known = self._known(short)
+        known = self._contains(short)
         self._remember(unique)
         repeats = []
         for index in np.flatnonzero(known | (counts[inverse] > 1)).tolist():
@@ -104,18 +104,18 @@ class _EqualRows:
                 repeats.append((index, before))
         return repeats
 
-    def _known(self, short: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def _contains(self, short: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         known = np.zeros(len(short), np.bool_)
-        for run in self._seen:
+        for run in self._runs:
             at = np.minimum(np.searchsorted(run, short), len(run) - 1)
             known |= run[at] == short
         return known
 
     def _remember(self, run: npt.NDArray[np.uint64]) -> None:
         # Runs of similar length are merged: few runs, and each is copied seldom.
-        while self._seen and len(self._seen[-1]) < 2 * len(run):
-            run = sorted_distinct(self._seen.pop(), run)
-        self._seen.append(run)
+        while self._runs and len(self._runs[-1]) < 2 * len(run):
+            run = sorted_distinct(self._runs.pop(), run)
+        self._runs.append(run)
 
 
 # An Arrow array of text is limited to 2 GiB, and the Python values of a chunk are in memory together.
@@ -222,7 +222,7 @@ def _describe_row(number: int, part: int | None, position: str | None) -> str:
 
 _MUST_ESCAPE = r'[\x00-\x1f"\\]'
 _CONTROL = r"[\x00-\x1f]"
-_WHOLE = r"^-?[0-9]+$"
+_INTEGER = r"^-?[0-9]+$"
 
 
 def json_objects(batch: pa.RecordBatch) -> pa.Array:
@@ -273,9 +273,9 @@ def _bare(flat: pa.Array, name: str) -> pa.Array:
         )
     # The shortest text that reads back as the same number.
     text = (flat.cast(pa.float32()) if pa.types.is_float16(flat.type) else flat).cast(pa.string())
-    whole = pc.match_substring_regex(text, _WHOLE)
+    integers = pc.match_substring_regex(text, _INTEGER)
     # 1.0 would become "1", which readers may take for an integer, and -0.0 would lose its sign.
-    return pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text) if pc.any(whole).as_py() else text
+    return pc.if_else(integers, pc.binary_join_element_wise(text, ".0", ""), text) if pc.any(integers).as_py() else text
 
 
 def _escaped(text: pa.Array) -> pa.Array:

@@ -82,8 +82,8 @@ def _removed(summary: Mapping[str, str]) -> int | None:
     if count is not None:
         return int(count)
     counts = [summary.get(f"spark.merge-into.num-target-rows-{what}") for what in ("updated", "deleted")]
-    known = [int(count) for count in counts if count]
-    return sum(known) if known and min(known) >= 0 else None
+    numbers = [int(count) for count in counts if count]
+    return sum(numbers) if numbers and min(numbers) >= 0 else None
 
 
 REBUILT = "headwater.rebuilt"
@@ -166,8 +166,8 @@ def find_landing(
     landings: Sequence[StampedSnapshot], attempt: Attempt, sink: str, stream: str
 ) -> StampedSnapshot | None:
     """The landing of the attempt's window."""
-    wanted = ((attempt.pipeline, sink, stream), attempt.window.id)
-    return next((x for x in landings if (x.stamp.owner, x.stamp.window) == wanted), None)
+    identity = ((attempt.pipeline, sink, stream), attempt.window.id)
+    return next((x for x in landings if (x.stamp.owner, x.stamp.window) == identity), None)
 
 
 def check_epoch(landings: Sequence[StampedSnapshot], attempt: Attempt, table: object) -> None:

@@ -82,8 +82,8 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 
-def _safe(part: str) -> str:
-    return re.sub(r"\W", "_", part) or "_"
+def _safe(text: str) -> str:
+    return re.sub(r"\W", "_", text) or "_"
 
 
 MAIN = "main"

@@ -164,11 +164,13 @@ class Batch:
         """The staged changes, by their numbers. A delete that marks its row takes all other values from it."""
         if self.staged is None:
             return {}
-        others = frozenset(self.staged.schema.names) - {column.name for column in self.key}
+        value_columns = frozenset(self.staged.schema.names) - {column.name for column in self.key}
         old_keys = dict(zip(self._old_keys[0], self.keys.of_rows[len(self) :].tolist(), strict=True))
         missing = self.staged.column(MISSING).to_pylist()
         return {
-            self.first_staged + row: IncompleteChange(others if names is None else frozenset(names), old_keys.get(row))
+            self.first_staged + row: IncompleteChange(
+                value_columns if names is None else frozenset(names), old_keys.get(row)
+            )
             for row, names in enumerate(missing)
         }
 

@@ -286,10 +286,10 @@ class CurrentState(ChangeTable, MergesBySpark):
 
     def _add_void(self, hits: dict[str, Numbers]) -> None:
         """All rows before the truncate."""
-        barrier, whole = self._barrier, self._void_files()
+        barrier, void_files = self._barrier, self._void_files()
         for file in self._planned:
             rows = np.arange(file.rows)
-            if file.location not in whole:
+            if file.location not in void_files:
                 positions = Positions.of(take_rows(file.location, [self._position], rows).column(0))
                 rows = rows[~(positions > Positions.same(barrier, len(rows)))]
             hits[file.location] = sorted_distinct(rows, hits.get(file.location, rows[:0]))

@@ -53,8 +53,8 @@ def complete_changes(batch: Batch, changes: Numbers, lookup: KeyLookup, target: 
                 addresses.setdefault(name, {})[change] = address
             elif not batch.deletes[change]:
                 unknown.setdefault(change, name)
-    known = np.array([change for change in changes.tolist() if change not in unknown], np.int64)
-    return CompleteRows(_assemble(batch, known, addresses, target), known, sorted(unknown.items()))
+    complete = np.array([change for change in changes.tolist() if change not in unknown], np.int64)
+    return CompleteRows(_assemble(batch, complete, addresses, target), complete, sorted(unknown.items()))
 
 
 def _address(batch: Batch, table: _TableLookup, origin: Origin) -> _Address | None:

@@ -46,16 +46,16 @@ class TableVersions:
     until: Positions
     until_time: Numbers
 
-    def only(self, chosen: Bools) -> TableVersions:
+    def only(self, mask: Bools) -> TableVersions:
         rows = self.located
         return TableVersions(
-            LocatedRows(rows.locations, rows.file[chosen], rows.row[chosen], rows.key[chosen], rows.positions[chosen]),
-            self.live[chosen],
-            self.deletes[chosen],
-            self.time[chosen],
-            self.ends[chosen],
-            self.until[chosen],
-            self.until_time[chosen],
+            LocatedRows(rows.locations, rows.file[mask], rows.row[mask], rows.key[mask], rows.positions[mask]),
+            self.live[mask],
+            self.deletes[mask],
+            self.time[mask],
+            self.ends[mask],
+            self.until[mask],
+            self.until_time[mask],
         )
 
     def by_location(self, which: Numbers) -> dict[str, Numbers]:
@@ -229,7 +229,7 @@ class History(ChangeTable):
         key = np.where(located.key < 0, extra_keys, located.key)
         ended = (located.key < 0) & table.ends
         known = np.array([change not in unknown for change in range(len(batch))], np.bool_)
-        self._known_changes = np.flatnonzero(known)
+        self._complete_changes = np.flatnonzero(known)
         return Points(
             np.concatenate([key, batch.numbers[known] if len(batch) else key[:0], key[ended]]),
             concat_positions([located.positions, batch.positions[known], table.until[ended]]),
@@ -310,7 +310,7 @@ class History(ChangeTable):
 
     def _origins(self, versions: Intervals, table: TableVersions) -> tuple[Bools, Numbers, Numbers]:
         """For every version: True if the table has it, the number of its row there, the number of its change."""
-        count, changes = len(table.live), self._known_changes
+        count, changes = len(table.live), self._complete_changes
         in_table = versions.point < count
         at = np.where(in_table, versions.point, 0)
         change = np.where(in_table, -1, changes[np.maximum(versions.point - count, 0)] if len(changes) else -1)

@@ -208,8 +208,8 @@ class CopyOnWrite:
 def files_to_copy(planned: Sequence[PlannedFile], removal: Removal, small_bytes: int) -> list[PlannedFile]:
     """Files that lose rows, and small ones: their number would only grow."""
     small = {file.location for file in planned if file.size < small_bytes and file.location not in removal.files}
-    chosen = removal.deleted.keys() | (small if len(small) > 1 else set())
-    return [file for file in planned if file.location in chosen]
+    locations = removal.deleted.keys() | (small if len(small) > 1 else set())
+    return [file for file in planned if file.location in locations]
 
 
 def _original(file: PlannedFile, removal: Removal) -> _Original:
@@ -241,13 +241,13 @@ class _CopyResult:
     hidden: list[WrittenFile] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
-        files = [[file.to_bytes().decode() for file in some] for some in (self.visible, self.hidden)]
+        files = [[file.to_bytes().decode() for file in group] for group in (self.visible, self.hidden)]
         return json.dumps([self.replaced, *files]).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _CopyResult:
         replaced, *texts = json.loads(data)
-        visible, hidden = ([WrittenFile.from_bytes(text.encode()) for text in some] for some in texts)
+        visible, hidden = ([WrittenFile.from_bytes(text.encode()) for text in group] for group in texts)
         return cls(replaced, visible, hidden)
 
 
@@ -297,12 +297,12 @@ def can_be_copied(file: pa.Schema, target: pa.Schema, columns: Sequence[ArrowCol
     if not any((field.metadata or {}).get(FIELD_ID) for field in file):
         return False
     for column in columns:
-        index, wanted = field_index(file, column), target.field(column.name)
-        if index is None and (column.id in defaults or not wanted.nullable):
+        index, target_field = field_index(file, column), target.field(column.name)
+        if index is None and (column.id in defaults or not target_field.nullable):
             return False
-        if index is not None and pa.types.is_nested(wanted.type):
-            actual = file.field(index).with_name(wanted.name).with_nullable(wanted.nullable)
-            if not actual.equals(wanted, check_metadata=True):
+        if index is not None and pa.types.is_nested(target_field.type):
+            actual = file.field(index).with_name(target_field.name).with_nullable(target_field.nullable)
+            if not actual.equals(target_field, check_metadata=True):
                 return False
     return True
 

@@ -132,9 +132,9 @@ class _LongIndex:
         assert longs is not None  # noqa: S101 - columns are cast to the table's type before
         values = longs.fill_null(0).to_numpy() if longs.null_count else longs.to_numpy()
         candidates = np.flatnonzero(self._table[self._hash(values)])
-        wanted = values[candidates]
-        at = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        hits: Numbers = candidates[self._keys[at] == wanted]
+        candidate_values = values[candidates]
+        index = np.minimum(np.searchsorted(self._keys, candidate_values), len(self._keys) - 1)
+        hits: Numbers = candidates[self._keys[index] == candidate_values]
         if longs.null_count:
             hits = hits[np.asarray(longs.is_valid())[hits]]
         return hits
@@ -207,19 +207,19 @@ class KeysByBucket:
 
     def of(self, buckets: Sequence[Bucket]) -> KeySet | None:
         """The keys that a file of these buckets may hold; None: none of them."""
-        known = tuple(bucket for bucket in buckets if self._is_usable(bucket))
+        usable = tuple(bucket for bucket in buckets if self._is_usable(bucket))
         with self._lock:
-            if not known:
+            if not usable:
                 return self._keys.ready()
-            if known not in self._by_buckets:
-                rows = self._rows_of(known)
-                self._by_buckets[known] = self._keys.only(rows).ready() if len(rows) else None
-            return self._by_buckets[known]
+            if usable not in self._by_buckets:
+                rows = self._rows_of(usable)
+                self._by_buckets[usable] = self._keys.only(rows).ready() if len(rows) else None
+            return self._by_buckets[usable]
 
     def may_be_in(self, buckets: Sequence[Bucket]) -> bool:
-        known = [bucket for bucket in buckets if self._is_usable(bucket)]
+        usable = [bucket for bucket in buckets if self._is_usable(bucket)]
         with self._lock:
-            return not known or len(self._rows_of(known)) > 0
+            return not usable or len(self._rows_of(usable)) > 0
 
     def _is_usable(self, bucket: Bucket) -> bool:
         """Iceberg hashes nanoseconds as microseconds: buckets of such columns are ignored here."""
@@ -229,11 +229,11 @@ class KeysByBucket:
         return not (pa.types.is_timestamp(data_type) and data_type.unit == "ns")
 
     def _rows_of(self, buckets: Sequence[Bucket]) -> Numbers:
-        first, *others = buckets
+        first, *rest = buckets
         order, numbers = self._by_number(first)
         low, high = np.searchsorted(numbers, [first.number, first.number + 1])
         rows = order[low:high]
-        for bucket in others:
+        for bucket in rest:
             order, numbers = self._by_number(bucket)
             low, high = np.searchsorted(numbers, [bucket.number, bucket.number + 1])
             rows = np.intersect1d(rows, order[low:high], assume_unique=True)

@@ -175,8 +175,8 @@ class ObjectReplacement(TableUpdate, MergesBySpark):
         deleted = sum(int(delete["record-count"]) for delete in file.deletes)
         nulls = file.nulls.get(self._column.id)
         if nulls is None:  # no statistics; mostly because the file is older than the column
-            known = file.format != "parquet" or file.rows <= deleted or self._has_column(file)
-            nulls = 0 if known else file.rows
+            has_names = file.format != "parquet" or file.rows <= deleted or self._has_column(file)
+            nulls = 0 if has_names else file.rows
         return max(nulls - deleted, 0)
 
     def _has_column(self, file: PlannedFile) -> bool:

@@ -46,8 +46,8 @@ def run_merge(
         (manage.createBranch(branch) if base is None else manage.createBranch(branch, base)).commit()
         schema = _file_schema(session, table)
         batches = [
-            session.read.schema(schema).parquet(*some) if some else session.createDataFrame([], schema)
-            for some in files
+            session.read.schema(schema).parquet(*group) if group else session.createDataFrame([], schema)
+            for group in files
         ]
         frames = [*batches, *(session.createDataFrame(table_rows) for table_rows in tables)]
         names = [views.enter_context(_view(frame)) for frame in frames]
