@@ -31,23 +31,26 @@ from headwater.sources.objects.staging import StagingRun, stage
 PAGE, CHANGED = 1_000, 1_000
 
 
-def main(objects: int, kinds: list[str]) -> None:
-    for kind in kinds:
+def main(objects: int, stores: list[str]) -> None:
+    for store_type in stores:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            store = open_store([Secret(address(kind, stack))], folder)
+            store = open_store([Secret(address(store_type, stack))], folder)
             ledger, lease = store.ledger("bench"), store.acquire("bench", "bench", 36_000)
             began = time.monotonic()
             settings = ObjectsSourceSettings(url="s3://bench/", max_objects=1_000_000)
             stage(diff_listing(listing(objects), ledger), StagingRun(ledger, lease, "first"), ObjectsMark(0), settings)
-            print(f"{kind}: first look, {objects:,} bookmarks written in {time.monotonic() - began:.0f} s", flush=True)
-            if kind == "postgres":
+            print(
+                f"{store_type}: first look, {objects:,} bookmarks written in {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+            if store_type == "postgres":
                 settle(store.address)
             mark = ObjectsMark(ledger.newest())
             best = [float("inf")] * 2  # a busy neighbour lengthens single rounds
             for round_number in range(1, 4):
                 alone = timed(lambda n=round_number: sum(page.num_rows for page in listing(objects, n)))
-                found = timed(partial(changed, objects, round_number, ledger))
+                result = timed(partial(changed, objects, round_number, ledger))
                 stage(
                     diff_listing(listing(objects, round_number), ledger),
                     StagingRun(ledger, lease, "next"),
@@ -55,18 +58,18 @@ def main(objects: int, kinds: list[str]) -> None:
                     settings,
                 )
                 mark = ObjectsMark(ledger.newest())
-                best = [min(best[0], alone[0]), min(best[1], found[0])]
+                best = [min(best[0], alone[0]), min(best[1], result[0])]
                 print(
-                    f"  listing alone {alone[0]:6.2f} s   listing and comparison {found[0]:6.2f} s, {found[1]:,} changed"
-                    f"   {found[0] / alone[0]:.2f} ×",
+                    f"  listing alone {alone[0]:6.2f} s   listing and comparison {result[0]:6.2f} s, {result[1]:,} changed"
+                    f"   {result[0] / alone[0]:.2f} ×",
                     flush=True,
                 )
             print(f"  best of three: {best[1]:.2f} s against {best[0]:.2f} s, {best[1] / best[0]:.2f} × (at most 1.3)")
             print(f"  peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB (below 300)")
 
 
-def address(kind: str, stack: ExitStack) -> str:
-    if kind == "sqlite":
+def address(store_type: str, stack: ExitStack) -> str:
+    if store_type == "sqlite":
         return "sqlite:///progress.db"
     from headwater.services.stack.postgres import running_postgres
 
@@ -94,7 +97,7 @@ def listing(objects: int, round_number: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def changed(objects: int, round_number: int, ledger: Ledger) -> int:
-    return sum(found.changed.num_rows for found in diff_listing(listing(objects, round_number), ledger))
+    return sum(difference.changed.num_rows for difference in diff_listing(listing(objects, round_number), ledger))
 
 
 def timed(work) -> tuple[float, int]:

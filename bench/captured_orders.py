@@ -44,6 +44,6 @@ def change_orders(url: str, name: str, rows: int, changes: int, first: int) -> N
 def digest(url: str, name: str) -> tuple[int, int, str]:
     """Count, sum of keys and sum of amounts: equal in the table of the lake."""
     with psycopg.connect(url) as connection:
-        found = connection.execute(f"SELECT count(*), sum(id)::bigint, sum(amount)::text FROM {name}").fetchone()
-    assert found is not None
-    return found
+        row = connection.execute(f"SELECT count(*), sum(id)::bigint, sum(amount)::text FROM {name}").fetchone()
+    assert row is not None
+    return row

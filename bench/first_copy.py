@@ -33,26 +33,26 @@ def main(rows: int) -> None:
         (folder / "headwater.yaml").write_text("spark: {memory: 3g}\n")
         with Project(load_project(folder), folder) as project:
             print(f"{rows:,} rows × 7 columns into Iceberg, warm, median of {ROUNDS}")
-            taken: dict[str, list[float]] = {name: [] for name in SOURCES}
+            times: dict[str, list[float]] = {name: [] for name in SOURCES}
             for number in range(ROUNDS + 1):
                 for name in list(SOURCES)[:: 1 if number % 2 else -1]:
-                    pipeline = made(project, folder, url, name, number)
+                    pipeline = new_pipeline(project, folder, url, name, number)
                     began = time.monotonic()
                     landed(pipeline)
-                    taken[name].append(time.monotonic() - began)
-                    print(f"  {name:<11} {taken[name][-1]:6.2f} s", flush=True)
+                    times[name].append(time.monotonic() - began)
+                    print(f"  {name:<11} {times[name][-1]:6.2f} s", flush=True)
                 drop_slot(url, f"copy_{number}")
-    usual = {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
+    usual = {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
     for name, seconds in usual.items():
         print(f"{name:<11} {seconds:6.2f} s, {rows / seconds:,.0f} rows per second")
     print(f"first copy / full load  {usual['first copy'] / usual['full load']:.2f} ×   (about 1)")
 
 
-def made(project: Project, folder: Path, url: str, kind: str, number: int) -> Pipeline:
-    name = f"{kind.replace(' ', '_')}_{number}"
+def new_pipeline(project: Project, folder: Path, url: str, source_name: str, number: int) -> Pipeline:
+    name = f"{source_name.replace(' ', '_')}_{number}"
     path = folder / f"{name}.yaml"
-    source = SOURCES[kind].format(url=url, number=number)
-    key = ", key: [id]" if kind == "full load" else ""
+    source = SOURCES[source_name].format(url=url, number=number)
+    key = ", key: [id]" if source_name == "full load" else ""
     path.write_text(
         f"pipeline: {name}\nsource: {{{source}}}\nsinks: [{{iceberg: {{table: lake.bench.{name}, mode: merge{key}}}}}]\n"
     )

@@ -38,7 +38,7 @@ def main(rows: int) -> None:
             jdbc(project.session(), url, "small", "lake.bench.jdbc_small")
             list(floor_pool.map(copy_range, [(url, "small", 0, None, str(folder / "warm.parquet"))] * 2))
             print(f"{rows:,} rows × 7 columns, median of {ROUNDS}, warm sessions on every side")
-            taken: dict[str, list[float]] = {}
+            times: dict[str, list[float]] = {}
             for round_number in range(ROUNDS + 1):
                 for name, work_once in (
                     ("floor", lambda: floor(floor_pool, url, folder)),
@@ -49,9 +49,9 @@ def main(rows: int) -> None:
                     ),
                 ):
                     seconds, memory = measured(work_once)
-                    taken.setdefault(name, []).append(seconds)
+                    times.setdefault(name, []).append(seconds)
                     print(f"  {name:<11} {seconds:6.2f} s   largest Python worker {memory / 2**20:5.0f} MB", flush=True)
-            usual = {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
+            usual = {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
             print("  " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in usual.items()))
             print(f"headwater / floor       {usual['headwater'] / usual['floor']:.2f} ×   (at most 1.3)")
             print(f"spark jdbc / headwater  {usual['spark jdbc'] / usual['headwater']:.2f} ×   (at least 2)")
@@ -117,8 +117,8 @@ def measured(work) -> tuple[float, int]:
 
 
 def python_workers() -> list[psutil.Process]:
-    found = psutil.process_iter(["name", "ppid"])  # one that ends meanwhile is left out
-    here = {process.pid: process for process in found}
+    processes = psutil.process_iter(["name", "ppid"])  # one that ends meanwhile is left out
+    here = {process.pid: process for process in processes}
     return [process for process in here.values() if "python" in process.info["name"] and is_ours(process, here)]
 
 

@@ -46,9 +46,9 @@ sinks: [{{files: {{path: ./files}}}}]
         for _ in range(5):
             began = time.monotonic()
             command = [Path(sys.executable).with_name("headwater"), "run", "orders.yaml", "--once"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+            process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
             runs.append(time.monotonic() - began)
-        print(done.stderr.strip() or done.stdout.strip())
+        print(process.stderr.strip() or process.stdout.strip())
         print(
             f"headwater run FILE --once, nothing new: median {statistics.median(runs):.2f} s, worst {max(runs):.2f} s (under 1.5)"
         )

@@ -39,16 +39,16 @@ def main(rows: int) -> None:
             copies = copied_rows(url, order(url, snapshot)).splits
             loads = full_load(url, snapshot.name)
             print(f"{rows:,} rows × 7 columns, {SPLITS} splits one after the other, median of {ROUNDS}")
-            taken: dict[str, list[float]] = {"full load": [], "first copy": []}
+            times: dict[str, list[float]] = {"full load": [], "first copy": []}
             for number in range(ROUNDS + 1):
                 sides = [("full load", loads), ("first copy", copies)]
                 for name, splits in sides if number % 2 else sides[::-1]:
                     began = time.monotonic()
                     counted = sum(batch.num_rows for split in splits for batch in split.read())
-                    taken[name].append(time.monotonic() - began)
+                    times[name].append(time.monotonic() - began)
                     assert counted == rows, (name, counted)
-                    print(f"  {name:<11} {taken[name][-1]:6.2f} s", flush=True)
-    usual = {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
+                    print(f"  {name:<11} {times[name][-1]:6.2f} s", flush=True)
+    usual = {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
     for name, seconds in usual.items():
         print(f"{name:<11} {seconds:6.2f} s, {rows / seconds:,.0f} rows per second")
     print(f"first copy / full load  {usual['first copy'] / usual['full load']:.2f} ×   (at most 1.1)")
@@ -76,14 +76,14 @@ def full_load(url: Secret, snapshot: str) -> list[PostgresSplit]:
         "note": "string", "payload": "string",
     }  # fmt: skip
     columns = tuple(Column(name, kind, nullable=True) for name, kind in kinds.items())
-    chosen = "id, customer, amount, updated_at, flag, note, payload::text"
+    query_columns = "id, customer, amount, updated_at, flag, note, payload::text"
     with psycopg.connect(url.reveal()) as connection:
         (pages,) = connection.execute("SELECT pg_relation_size('orders') / 8192").fetchone()
     edges = [pages * number // SPLITS for number in range(SPLITS)]
     ends = [f" AND ctid < '({edge},0)'::tid" for edge in edges[1:]] + [""]
     first = PostgresSplit(RowNames("orders", columns, ("id",), "id"), url, snapshot, "")
     return [
-        dataclasses.replace(first, sql=f"SELECT {chosen} FROM orders WHERE ctid >= '({edge},0)'::tid{end}")
+        dataclasses.replace(first, sql=f"SELECT {query_columns} FROM orders WHERE ctid >= '({edge},0)'::tid{end}")
         for edge, end in zip(edges, ends, strict=True)
     ]
 

@@ -51,13 +51,13 @@ def main() -> None:
     arguments.add_argument("--messages", type=int, default=5_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--brokers", help="a broker that runs already")
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        if given.brokers:
-            measure(given.brokers, Path(folder), given.messages, given.rounds)
+        if options.brokers:
+            measure(options.brokers, Path(folder), options.messages, options.rounds)
             return
         with running(Kafka(), Path(folder) / "kafka", print) as broker:
-            measure(broker.address["brokers"], Path(folder), given.messages, given.rounds)
+            measure(broker.address["brokers"], Path(folder), options.messages, options.rounds)
 
 
 def measure(brokers: str, folder: Path, count: int, rounds: int) -> None:
@@ -72,14 +72,14 @@ def measure(brokers: str, folder: Path, count: int, rounds: int) -> None:
     with hw.Project(settings, folder) as project:
         spark = project.session()
         spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
-        ways: dict[str, Callable[[str], None]] = {
+        readers: dict[str, Callable[[str], None]] = {
             "headwater": lambda table: headwater(project, brokers, topic, table),
             "bare spark": lambda table: bare(spark, brokers, topic, count, table),
         }
         best: dict[str, float] = {}
         least: dict[str, float] = {}
         for number in range(rounds):
-            for way, load in ways.items():
+            for reader, load in readers.items():
                 table = f"lake.bench.t_{uuid.uuid4().hex[:8]}"
                 began, worked = time.monotonic(), cpu_seconds()
                 load(table)
@@ -87,14 +87,14 @@ def measure(brokers: str, folder: Path, count: int, rounds: int) -> None:
                 landed = spark.table(table).selectExpr("count(*)", "count(at)", "sum(amount)").first()
                 assert (landed[0], landed[1]) == (count, count), landed
                 rate = f"{count / seconds:,.0f} messages/s"
-                print(f"round {number + 1}: {way}: {seconds:.2f} s, {rate}, {worked:.1f} s of CPU", flush=True)
-                best[way] = min(seconds, best.get(way, seconds))
-                least[way] = min(worked, least.get(way, worked))
+                print(f"round {number + 1}: {reader}: {seconds:.2f} s, {rate}, {worked:.1f} s of CPU", flush=True)
+                best[reader] = min(seconds, best.get(reader, seconds))
+                least[reader] = min(worked, least.get(reader, worked))
                 spark.sql(f"DROP TABLE {table} PURGE")
         print(f"{count:,} messages, {PARTITIONS} partitions, {os.cpu_count()} cores; best of {rounds}:")
-        for way, seconds in best.items():
-            ratio, work = best["bare spark"] / seconds, least["bare spark"] / least[way]
-            print(f"  {way}: {seconds:.2f} s; bare spark takes {ratio:.2f} × as long and {work:.2f} × the CPU")
+        for reader, seconds in best.items():
+            ratio, work = best["bare spark"] / seconds, least["bare spark"] / least[reader]
+            print(f"  {reader}: {seconds:.2f} s; bare spark takes {ratio:.2f} × as long and {work:.2f} × the CPU")
 
 
 def spark_kafka_jars(folder: Path) -> Path:

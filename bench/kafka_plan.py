@@ -24,9 +24,9 @@ TOPICS, PARTITIONS, POLLS = 10, 100, 20
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--brokers", help="a broker that runs already")
-    given = arguments.parse_args()
-    if given.brokers:
-        measure(given.brokers)
+    options = arguments.parse_args()
+    if options.brokers:
+        measure(options.brokers)
         return
     with tempfile.TemporaryDirectory() as folder, running(Kafka(), Path(folder) / "kafka", print) as broker:
         measure(broker.address["brokers"])

@@ -37,27 +37,27 @@ ROUNDS = {"local": 8, "s3": 3}
 PAUSE_SECONDS = 2  # what the JVM compiles after one job is not for the next one to pay
 
 
-def main(objects: int, places: list[str]) -> None:
+def main(objects: int, stores: list[str]) -> None:
     with tempfile.TemporaryDirectory() as work, ExitStack() as stack:
         folder = Path(work)
         contents = [content(number) for number in range(objects)]
         rows = sum(text.count(b"\n") for text in contents)
         print(f"{objects:,} objects of {SIZE:,} bytes, {rows:,} rows; best of several rounds", flush=True)
-        for place in places:
-            url, settings, spark_path = prepare(place, folder, contents, stack)
-            run_place(place, folder, url=url, settings=settings, spark_path=spark_path)
+        for store_name in stores:
+            url, settings, spark_path = prepare(store_name, folder, contents, stack)
+            run_store(store_name, folder, url=url, settings=settings, spark_path=spark_path)
 
 
-def run_place(place: str, folder: Path, *, url: str, settings: dict, spark_path: str) -> None:
-    home = folder / place
+def run_store(store_name: str, folder: Path, *, url: str, settings: dict, spark_path: str) -> None:
+    home = folder / store_name
     home.mkdir()
     (home / "headwater.yaml").write_text(json.dumps(settings))
     with Project(load_project(home), home) as project, ProcessPoolExecutor(2) as pool:
         best: dict[str, float] = {}
-        for number in range(ROUNDS[place]):
+        for number in range(ROUNDS[store_name]):
             jobs = [("headwater", lambda n=number: headwater(project, home, url, n))]
             jobs += [("spark.read.json", lambda n=number: plain_spark(project.session(), spark_path, n))]
-            where = spark_path if place == "local" else settings["s3"]
+            where = spark_path if store_name == "local" else settings["s3"]
             jobs.append(("two processes", lambda where=where: list(pool.map(parse_half, [(where, 0), (where, 1)]))))
             for name, work in jobs:
                 time.sleep(PAUSE_SECONDS)
@@ -65,14 +65,16 @@ def run_place(place: str, folder: Path, *, url: str, settings: dict, spark_path:
                 work()
                 seconds = time.monotonic() - began
                 best[name] = min(best.get(name, seconds), seconds)
-                print(f"  {place} {name:<16} {seconds:6.2f} s", flush=True)
-    print(f"{place}: spark.read.json / headwater {best['spark.read.json'] / best['headwater']:.1f} × (at least 5)")
-    print(f"{place}: headwater / two processes   {best['headwater'] / best['two processes']:.2f} × (at most 1.4)")
+                print(f"  {store_name} {name:<16} {seconds:6.2f} s", flush=True)
+    print(f"{store_name}: spark.read.json / headwater {best['spark.read.json'] / best['headwater']:.1f} × (at least 5)")
+    print(f"{store_name}: headwater / two processes   {best['headwater'] / best['two processes']:.2f} × (at most 1.4)")
     for _ in range(2):
         began = time.monotonic()
         command = [sys.executable, "-m", "headwater.cli.main", "run", str(home / "load_0.yaml"), "--once", "--json"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True)
-        print(f"{place}: idle run {time.monotonic() - began:.2f} s (below 1.5): {json.loads(said.stdout)['outcome']}")
+        process = subprocess.run(command, capture_output=True, text=True, check=True)
+        print(
+            f"{store_name}: idle run {time.monotonic() - began:.2f} s (below 1.5): {json.loads(process.stdout)['outcome']}"
+        )
 
 
 def headwater(project: Project, home: Path, url: str, number: int) -> None:
@@ -129,8 +131,8 @@ def s3_files(access: dict) -> tuple[list, Callable[[list], Iterable[bytes]]]:
         with store.open_input_file(path) as file:
             return file.read()
 
-    found = store.get_file_info(fs.FileSelector("bench"))
-    return sorted(one.path for one in found), lambda paths: threads.map(read, paths)
+    infos = store.get_file_info(fs.FileSelector("bench"))
+    return sorted(one.path for one in infos), lambda paths: threads.map(read, paths)
 
 
 def content(number: int) -> bytes:
@@ -149,9 +151,9 @@ def content(number: int) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -> tuple[str, dict, str]:
+def prepare(store_name: str, folder: Path, contents: list[bytes], stack: ExitStack) -> tuple[str, dict, str]:
     """The source's url, headwater.yaml, and the path for Spark."""
-    if place == "local":
+    if store_name == "local":
         inbox = folder / "in"
         inbox.mkdir()
         for number, text in enumerate(contents):
@@ -179,8 +181,8 @@ def prepare(place: str, folder: Path, contents: list[bytes], stack: ExitStack) -
 
 if __name__ == "__main__":
     count = sys.argv[1] if len(sys.argv) > 1 else "20000"
-    wanted = sys.argv[2:] or ["local", "s3"]
-    if len(wanted) == 1:
-        main(int(count), wanted)
-    for place in wanted if len(wanted) > 1 else ():  # each in a process of its own: a JVM keeps its class path
-        subprocess.run([sys.executable, __file__, count, place], check=True)
+    names = sys.argv[2:] or ["local", "s3"]
+    if len(names) == 1:
+        main(int(count), names)
+    for store_name in names if len(names) > 1 else ():  # each in a process of its own: a JVM keeps its class path
+        subprocess.run([sys.executable, __file__, count, store_name], check=True)

@@ -58,10 +58,10 @@ class OrdersSplit:
     def read(self, on_reject=None) -> Iterator[pa.RecordBatch]:
         for first in range(0, self.rows, _BATCH):
             count = min(_BATCH, self.rows - first)
-            yield made(self.start + self.step * np.arange(first, first + count, dtype=np.int64), self.pos)
+            yield batch_of(self.start + self.step * np.arange(first, first + count, dtype=np.int64), self.pos)
 
 
-def made(ids: np.ndarray, pos: int) -> pa.RecordBatch:
+def batch_of(ids: np.ndarray, pos: int) -> pa.RecordBatch:
     texts = pc.cast(pa.array(ids), pa.string())
     cents = pa.array(ids % 1_000_000).cast(pa.decimal128(19, 0))
     return pa.RecordBatch.from_arrays(

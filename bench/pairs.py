@@ -72,23 +72,23 @@ def main() -> None:
     if not sys.argv[1:]:  # `make bench` runs every file, and has one commit only
         print("usage: python bench/pairs.py PYTHON_OLD PYTHON_NEW [--pairs 10] [FLOW …]")
         return
-    known = all_flows()
+    flows = all_flows()
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("old", metavar="PYTHON_OLD", help="the interpreter of the old commit")
     arguments.add_argument("new", metavar="PYTHON_NEW", help="the interpreter of the new commit")
-    arguments.add_argument("flows", metavar="FLOW", nargs="*", help=f"of {', '.join(known)}; by default all")
+    arguments.add_argument("flows", metavar="FLOW", nargs="*", help=f"of {', '.join(flows)}; by default all")
     arguments.add_argument("--pairs", type=int, default=PAIRS)
-    asked = arguments.parse_intermixed_args()
-    if unknown := set(asked.flows) - set(known):
-        arguments.error(f"unknown flow: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+    options = arguments.parse_intermixed_args()
+    if unknown := set(options.flows) - set(flows):
+        arguments.error(f"unknown flow: {', '.join(sorted(unknown))}; known: {', '.join(flows)}")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headwater-pairs-")))
         servers = stack.enter_context(running_servers(folder))
-        for name in asked.flows or known:
+        for name in options.flows or flows:
             old, new = folder / name / "old", folder / name / "new"
-            with running_side(old, asked.old) as old_side, running_side(new, asked.new) as new_side:
-                pairs = measured(name, known[name], servers, (old_side, new_side), asked.pairs)
-            print(report(name, known[name], pairs), flush=True)
+            with running_side(old, options.old) as old_side, running_side(new, options.new) as new_side:
+                pairs = measured(name, flows[name], servers, (old_side, new_side), options.pairs)
+            print(report(name, flows[name], pairs), flush=True)
 
 
 @dataclass(frozen=True)
@@ -319,10 +319,10 @@ def poll(project: Project, file: Path, polls: int) -> Step:
 def run_process(file: Path) -> Step:
     began, used = time.monotonic(), ended_seconds()
     run = [COMMAND, "run", str(file), "--once", "--json"]
-    done = subprocess.run(run, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return Step(ended_seconds() - used, time.monotonic() - began, json.loads(done.stdout)["rows"]["landed"])
+    process = subprocess.run(run, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(process.stderr)
+    return Step(ended_seconds() - used, time.monotonic() - began, json.loads(process.stdout)["rows"]["landed"])
 
 
 def tree_seconds() -> float:

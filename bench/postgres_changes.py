@@ -44,65 +44,65 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, default=1_000_000)
     arguments.add_argument("--latency", type=int, default=30, help="seconds of 500 changes a second; 0: none")
     arguments.add_argument("--peer", action=argparse.BooleanOptionalAction, default=True)
-    asked = arguments.parse_args()
+    options = arguments.parse_args()
     with running_postgres({"max_wal_size": "16GB"}) as server, tempfile.TemporaryDirectory() as work:
         folder, url = Path(work), server.url()
         (folder / "headwater.yaml").write_text("spark: {memory: 3g}\n")
         with Project(load_project(folder), folder) as project:
-            run(project, folder, url, asked)
+            run(project, folder, url, options)
 
 
-def run(project: Project, folder: Path, url: str, asked: argparse.Namespace) -> None:
+def run(project: Project, folder: Path, url: str, options: argparse.Namespace) -> None:
     make_orders(url, "warm", WARM_ROWS)
-    make_orders(url, "orders", asked.rows)
-    pipelines = {kind: captured(project, folder, url, "orders", kind) for kind in SINKS}
-    warm = {kind: captured(project, folder, url, "warm", kind) for kind in SINKS}
+    make_orders(url, "orders", options.rows)
+    pipelines = {sink: captured(project, folder, url, "orders", sink) for sink in SINKS}
+    warm = {sink: captured(project, folder, url, "warm", sink) for sink in SINKS}
     for pipeline in warm.values():
         caught_up(pipeline)
     change_orders(url, "warm", WARM_ROWS, WARM_CHANGES, WARM_ROWS + 1)
     for pipeline in warm.values():
         caught_up(pipeline)
-    for kind, pipeline in pipelines.items():
+    for sink, pipeline in pipelines.items():
         seconds = caught_up(pipeline)
         print(
-            f"first copy of {asked.rows:,} rows, {kind}: {seconds:.2f} s, {asked.rows / seconds:,.0f} rows/s",
+            f"first copy of {options.rows:,} rows, {sink}: {seconds:.2f} s, {options.rows / seconds:,.0f} rows/s",
             flush=True,
         )
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE PUBLICATION peer FOR TABLE orders")
         connection.execute("SELECT pg_create_logical_replication_slot('peer', 'pgoutput')")
     began = time.monotonic()
-    change_orders(url, "orders", asked.rows, asked.changes, asked.rows + 1)
-    print(f"{asked.changes:,} changes written in {time.monotonic() - began:.1f} s", flush=True)
+    change_orders(url, "orders", options.rows, options.changes, options.rows + 1)
+    print(f"{options.changes:,} changes written in {time.monotonic() - began:.1f} s", flush=True)
     changes, seconds = decoding(pipelines["merge"])
     rates = {"reading and decoding": changes / seconds}
-    for kind, pipeline in pipelines.items():
-        rates[kind] = changes / caught_up(pipeline)
-        name = f"lake.bench.orders_{word(kind)}"
-        found = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()
-        assert tuple(found) == digest(url, "orders"), (tuple(found), digest(url, "orders"))
-    peer = debezium(url, changes, folder) if asked.peer else None
+    for sink, pipeline in pipelines.items():
+        rates[sink] = changes / caught_up(pipeline)
+        name = f"lake.bench.orders_{word(sink)}"
+        row = project.session().sql(f"SELECT count(*), sum(id), cast(sum(amount) AS string) FROM {name}").first()
+        assert tuple(row) == digest(url, "orders"), (tuple(row), digest(url, "orders"))
+    peer = debezium(url, changes, folder) if options.peer else None
     for what, rate in rates.items():
         against = f"   {rate / peer:5.1f} × Debezium" if peer else ""
         print(f"{what:<22} {rate:>10,.0f} changes/s{against}")
     if peer:
         print(f"{'Debezium, into nothing':<22} {peer:>10,.0f} changes/s")
     quiet(pipelines["merge"])
-    if asked.latency:
-        latency(pipelines["merge"], url, asked.latency)
+    if options.latency:
+        latency(pipelines["merge"], url, options.latency)
 
 
-def captured(project: Project, folder: Path, url: str, table: str, kind: str) -> Pipeline:
-    name = f"{table}_{word(kind)}"
-    sinks = SINKS[kind].replace("KIND", word(kind))
+def captured(project: Project, folder: Path, url: str, table: str, sink: str) -> Pipeline:
+    name = f"{table}_{word(sink)}"
+    sinks = SINKS[sink].replace("KIND", word(sink))
     (folder / f"{name}.yaml").write_text(
         f"pipeline: {name}\nsource:\n  postgres: {{url: '{url}', tables: [public.{table}], slot: {name}, window: 4GB}}\nsinks: {sinks}\n"
     )
     return project.pipelines([folder / f"{name}.yaml"])[0]
 
 
-def word(kind: str) -> str:
-    return kind.replace(" ", "_")
+def word(sink: str) -> str:
+    return sink.replace(" ", "_")
 
 
 def caught_up(pipeline: Pipeline) -> float:
@@ -136,24 +136,26 @@ def decoding(pipeline: Pipeline) -> tuple[int, float]:
 def debezium(url: str, changes: int, folder: Path) -> float:
     port = url.rpartition(":")[2].partition("/")[0]
     command = [sys.executable, str(Path(__file__).with_name("debezium_receiver.py")), port, "peer", "peer"]
-    made = subprocess.run([*command, str(changes), str(folder)], capture_output=True, text=True, check=True, cwd=folder)
-    said = json.loads(next(line for line in made.stdout.splitlines() if line.startswith("{")))
-    print(f"    Debezium: {said['count']:,} events in {said['seconds']:.1f} s", flush=True)
-    return float(said["rate"])
+    process = subprocess.run(
+        [*command, str(changes), str(folder)], capture_output=True, text=True, check=True, cwd=folder
+    )
+    answer = json.loads(next(line for line in process.stdout.splitlines() if line.startswith("{")))
+    print(f"    Debezium: {answer['count']:,} events in {answer['seconds']:.1f} s", flush=True)
+    return float(answer["rate"])
 
 
 def quiet(pipeline: Pipeline) -> None:
     """A poll that finds nothing, in a running engine."""
     source = open_source(pipeline.settings.source, pipeline.folder, 2)
-    mark, taken = pipeline.progress().mark, []
+    mark, times = pipeline.progress().mark, []
     source.plan(mark, claim=Claim(LEASE, "quiet"))  # the first one connects
     for _ in range(50):
         began = time.monotonic()
         plan = source.plan(mark, claim=Claim(LEASE, "quiet"))
         assert plan.window is None, plan
-        taken.append(time.monotonic() - began)
+        times.append(time.monotonic() - began)
     source.close()
-    print(f"a quiet poll: median {sorted(taken)[25] * 1000:.1f} ms, worst {max(taken) * 1000:.1f} ms (below 50)")
+    print(f"a quiet poll: median {sorted(times)[25] * 1000:.1f} ms, worst {max(times) * 1000:.1f} ms (below 50)")
 
 
 def latency(pipeline: Pipeline, url: str, seconds: int) -> None:
@@ -175,7 +177,7 @@ def latency(pipeline: Pipeline, url: str, seconds: int) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    began, taken, cycles, landings, seen = time.monotonic(), [], [], [], 0
+    began, times, cycles, landings, seen = time.monotonic(), [], [], [], 0
     while time.monotonic() - began < seconds:
         result = pipeline.run_once()
         if result.error:
@@ -187,11 +189,11 @@ def latency(pipeline: Pipeline, url: str, seconds: int) -> None:
         cycles.append(result.seconds)
         landings.append(sum(landing.seconds for landing in result.landings))
         while seen < len(commits) and commits[seen] <= upto + 0.001:
-            taken.append(landed - commits[seen])
+            times.append(landed - commits[seen])
             seen += 1
     stop.set()
     writer.join()
-    usual = sorted(taken[len(taken) // 10 :])
+    usual = sorted(times[len(times) // 10 :])
     print(
         f"latency at 500 changes/s: p50 {usual[len(usual) // 2]:.2f} s, p99 {usual[len(usual) * 99 // 100]:.2f} s; "
         f"a cycle takes {statistics.median(cycles):.2f} s, {statistics.median(landings):.2f} s of it the landing; "

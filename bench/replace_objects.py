@@ -50,8 +50,8 @@ def main(objects: int, changed: int) -> None:
         cycle(spark, folder, f"{changed:,} objects, next to each other, are replaced", [*map(name, together)])
         write(folder, range(objects, objects + changed), 0)
         cycle(spark, folder, f"{changed:,} objects are new")
-        found = spark.sql(f"SELECT count(*), count(DISTINCT object_url), sum(version) FROM {TABLE}").collect()[0]
-        print(f"the table holds {found[0]:,} rows of {found[1]:,} objects; sum of versions {found[2]:,}")
+        row = spark.sql(f"SELECT count(*), count(DISTINCT object_url), sum(version) FROM {TABLE}").collect()[0]
+        print(f"the table holds {row[0]:,} rows of {row[1]:,} objects; sum of versions {row[2]:,}")
 
 
 def name(number: int) -> str:
@@ -97,5 +97,5 @@ def to_be_scanned(spark: SparkSession, urls: set[str]) -> str:
 
 
 if __name__ == "__main__":
-    given = [int(text) for text in sys.argv[1:]]
-    main(*(given or [20_000, 1_000]))
+    arguments = [int(text) for text in sys.argv[1:]]
+    main(*(arguments or [20_000, 1_000]))

@@ -23,7 +23,7 @@ from headwater.config.load import load_project
 from headwater.testing.servers import TlsPostgres, running_tls_postgres
 
 ROUNDS = 5  # and one more to warm up
-WAYS = ("plain", "tls")
+MODES = ("plain", "tls")
 MOST = 1.3
 
 
@@ -37,12 +37,12 @@ def main(rows: int, changes: int) -> None:
             bench = Bench(project, folder, server, changes)
             print(f"processor seconds of the client, {rows:,} rows and {changes:,} changes, median of {ROUNDS}")
             for name, once in (("full load", bench.full_load), ("slot", bench.slot)):
-                taken: dict[str, list[float]] = {way: [] for way in WAYS}
+                times: dict[str, list[float]] = {tls_mode: [] for tls_mode in MODES}
                 for number in range(ROUNDS + 1):
-                    for way, seconds in once(number).items():
-                        taken[way].append(seconds)
-                        print(f"  {name:<10} {way:<6} {seconds:6.2f} s", flush=True)
-                plain, tls = (statistics.median(taken[way][1:]) for way in WAYS)
+                    for tls_mode, seconds in once(number).items():
+                        times[tls_mode].append(seconds)
+                        print(f"  {name:<10} {tls_mode:<6} {seconds:6.2f} s", flush=True)
+                plain, tls = (statistics.median(times[tls_mode][1:]) for tls_mode in MODES)
                 print(
                     f"{name}: plain {plain:.2f} s, TLS {tls:.2f} s, TLS / plain {tls / plain:.2f} ×   (at most {MOST})"
                 )
@@ -59,29 +59,31 @@ class Bench:
 
     def full_load(self, number: int) -> dict[str, float]:
         pipelines = {
-            way: self.made(f"load_{way}_{number}", f"sql: {{url: '{url}', table: public.loaded, cursor: id}}", "append")
-            for way, url in self.urls(number).items()
+            tls_mode: self.new_pipeline(
+                f"load_{tls_mode}_{number}", f"sql: {{url: '{url}', table: public.loaded, cursor: id}}", "append"
+            )
+            for tls_mode, url in self.urls(number).items()
         }
-        return {way: processor_seconds(pipeline) for way, pipeline in pipelines.items()}
+        return {tls_mode: processor_seconds(pipeline) for tls_mode, pipeline in pipelines.items()}
 
     def slot(self, number: int) -> dict[str, float]:
         """The same changes from two slots; the table is copied before."""
         pipelines, first = {}, self.changes * (number + 1)
-        for way, url in self.urls(number).items():
-            source = f"postgres: {{url: '{url}', tables: [public.captured], slot: {way}_{number}, window: 4GB}}"
-            pipelines[way] = self.made(f"slot_{way}_{number}", source, "merge")
-            processor_seconds(pipelines[way])
+        for tls_mode, url in self.urls(number).items():
+            source = f"postgres: {{url: '{url}', tables: [public.captured], slot: {tls_mode}_{number}, window: 4GB}}"
+            pipelines[tls_mode] = self.new_pipeline(f"slot_{tls_mode}_{number}", source, "merge")
+            processor_seconds(pipelines[tls_mode])
         change_orders(self.server.plain_url(), "captured", self.changes // 2, self.changes, first)
-        taken = {way: processor_seconds(pipeline) for way, pipeline in pipelines.items()}
+        times = {tls_mode: processor_seconds(pipeline) for tls_mode, pipeline in pipelines.items()}
         with psycopg.connect(self.server.plain_url(), autocommit=True) as connection:
             connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
-        return taken
+        return times
 
     def urls(self, number: int) -> dict[str, str]:
         urls = {"plain": self.server.plain_url(), "tls": self.server.url()}
-        return {way: urls[way] for way in WAYS[:: 1 if number % 2 else -1]}
+        return {tls_mode: urls[tls_mode] for tls_mode in MODES[:: 1 if number % 2 else -1]}
 
-    def made(self, name: str, source: str, mode: str) -> Pipeline:
+    def new_pipeline(self, name: str, source: str, mode: str) -> Pipeline:
         path = self.folder / f"{name}.yaml"
         path.write_text(
             f"pipeline: {name}\nsource: {{{source}}}\nsinks: [{{iceberg: {{table: lake.bench.{name}, mode: {mode}}}}}]\n"

@@ -73,5 +73,5 @@ def merge(spark: SparkSession, table: str, stage: Path) -> None:
 
 
 if __name__ == "__main__":
-    given = [int(text) for text in sys.argv[1:]]
-    main([(given[0], given[1])] if given else [(10_000_000, 60_000), (1_000_000, 1_000)])
+    numbers = [int(text) for text in sys.argv[1:]]
+    main([(numbers[0], numbers[1])] if numbers else [(10_000_000, 60_000), (1_000_000, 1_000)])

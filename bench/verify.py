@@ -44,7 +44,7 @@ sinks: [iceberg: {{table: lake.bench.orders, mode: merge}}]
             ]
             list(pool.map(warm_up, [url] * 2))
             print(f"{rows:,} rows × 7 columns, median of {ROUNDS}, warm sessions")
-            taken: dict[str, list[float]] = {"copy": [], "scan": [], "verify": []}
+            times: dict[str, list[float]] = {"copy": [], "scan": [], "verify": []}
             for number in range(ROUNDS + 1):
                 for name, act in (
                     ("copy", lambda: list(pool.map(copy_half, [(url, 0), (url, 1)]))),
@@ -56,12 +56,12 @@ sinks: [iceberg: {{table: lake.bench.orders, mode: merge}}]
                     seconds = time.monotonic() - began
                     print(f"  {name:<7} {seconds:6.2f} s", flush=True)
                     if number:
-                        taken[name].append(seconds)
-            copy, scanned, verified = (statistics.median(taken[name]) for name in taken)
+                        times[name].append(seconds)
+            copy, scanned, verified = (statistics.median(times[name]) for name in times)
             print(f"floor   {copy + scanned:.2f} s (copy {copy:.2f}, scan {scanned:.2f})")
             print(f"verify  {verified:.2f} s, {rows / verified:,.0f} rows a second on both sides")
             print(f"verify / floor  {verified / (copy + scanned):.2f} ×")
-            found_and_repaired(project, pipeline)
+            find_and_repair(project, pipeline)
 
 
 def equal(pipeline: Pipeline, rows: int) -> None:
@@ -70,15 +70,15 @@ def equal(pipeline: Pipeline, rows: int) -> None:
     assert verified.tables[0].source_rows == rows
 
 
-def found_and_repaired(project: Project, pipeline: Pipeline) -> None:
+def find_and_repair(project: Project, pipeline: Pipeline) -> None:
     """What the second look costs, and a repair of a few rows."""
     project.session().sql("UPDATE lake.bench.orders SET note = 'wrong' WHERE id IN (1000, 1000000, 2000000)")
     began = time.monotonic()
-    found = pipeline.verify()
-    print(f"three wrong rows: found in {time.monotonic() - began:.2f} s ({found.tables[0].counts})")
+    report = pipeline.verify()
+    print(f"three wrong rows: found in {time.monotonic() - began:.2f} s ({report.tables[0].counts})")
     began = time.monotonic()
-    done = pipeline.verify(repair=lambda _: True)
-    print(f"found and repaired in {time.monotonic() - began:.2f} s ({done.repaired[0].landed} rows landed)")
+    repaired = pipeline.verify(repair=lambda _: True)
+    print(f"found and repaired in {time.monotonic() - began:.2f} s ({repaired.repaired[0].landed} rows landed)")
 
 
 def copy_half(job: tuple[str, int]) -> None:

@@ -55,7 +55,7 @@ def main(changes: int) -> None:
             connection.execute(f"CALL work({changes // 100})")
             (oid,) = connection.execute("SELECT 'orders'::regclass::oid::bigint").fetchone()
         print(f"{changes:,} changes × 7 columns, 100 a transaction, median of {ROUNDS}")
-        taken: dict[str, list[float]] = {}
+        times: dict[str, list[float]] = {}
         for _ in range(ROUNDS):
             for name, measured in (
                 ("server alone", lambda: alone(url)),
@@ -63,9 +63,9 @@ def main(changes: int) -> None:
                 ("typed and spooled", lambda: spooled(url, oid, Path(work), changes)),
             ):
                 wall, cpu = measured()
-                taken.setdefault(name, []).append(wall)
-                taken.setdefault(f"{name}, our CPU", []).append(cpu)
-        usual = {name: statistics.median(seconds) for name, seconds in taken.items()}
+                times.setdefault(name, []).append(wall)
+                times.setdefault(f"{name}, our CPU", []).append(cpu)
+        usual = {name: statistics.median(seconds) for name, seconds in times.items()}
         for name in ("server alone", "messages", "typed and spooled"):
             cpu = usual[f"{name}, our CPU"]
             print(f"  {name:<18} {usual[name]:5.2f} s   {changes / usual[name]:>9,.0f} changes/s   our CPU {cpu:.2f} s")
@@ -95,7 +95,7 @@ def received(url: str) -> tuple[float, float]:
 
 
 def spooled(url: str, oid: int, folder: Path, changes: int) -> tuple[float, float]:
-    found: list[WalRead] = []
+    reads: list[WalRead] = []
 
     def kinds(layout) -> list[str]:
         return [column_type(column.type, column.modifier) or "string" for column in layout.columns]
@@ -103,17 +103,17 @@ def spooled(url: str, oid: int, folder: Path, changes: int) -> tuple[float, floa
     with psycopg.connect(url, autocommit=True) as connection:
         orders = {oid: TableRequest("orders", 0, 0, ("id",))}
         peek = Peek("bench", "bench")
-        taken = timed(
-            lambda: found.append(read_wal(connection, peek, orders, kinds, folder, after=0, stop=lambda _: False))
+        times = timed(
+            lambda: reads.append(read_wal(connection, peek, orders, kinds, folder, after=0, stop=lambda _: False))
         )
-    (segment,) = found[0].segments
+    (segment,) = reads[0].segments
     assert segment.rows == changes
     (split,) = cut(segment, 1, [(column.name, column.name) for column in segment.layout.columns], segment.schema)
     ops = pa.Table.from_batches(split.read())["_op"].value_counts().to_pylist()
     assert {one["values"]: one["counts"] for one in ops} == {
         "c": changes * 40 // 100, "u": changes * 45 // 100, "d": changes * 15 // 100,
     }  # fmt: skip
-    return taken
+    return times
 
 
 if __name__ == "__main__":
