@@ -14,10 +14,10 @@ from headwater.config.load import load_project
 from headwater.engine.cycle import run_cycle
 from headwater.engine.result import CycleResult
 from headwater.model.faults import Faults, NoFaults
-from headwater.model.lsn_mark import LsnMark, TableState
-from headwater.model.marks import Mark
+from headwater.model.marks import LsnMark, Mark
 from headwater.model.protocols.source import Claim, Plan
 from headwater.model.rows import OP, POSITION, Changes, MemorySplit, Rows, change_fields, position
+from headwater.model.stream_state import TableState
 from headwater.model.window import Window
 
 Change = tuple[str, int, int | None, str | None]  # operation, minor position, id, note
@@ -64,7 +64,7 @@ class CopiedSource:
 
     def _mark(self, step: Step) -> LsnMark:
         seen = {stream: TableState(oid=1, copied=0) for stream in step.changes}
-        return LsnMark(step.lsn, turn=step.turn, labels=step.labels, tables={**seen, **step.tables})
+        return LsnMark(step.lsn, turn=step.turn, labels=step.labels, streams={**seen, **step.tables})
 
 
 def rows_of(stream: str, lsn: int, changes: Sequence[Change]) -> Rows:

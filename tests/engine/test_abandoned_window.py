@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.model.faults import RehearsedFault
-from headwater.model.lsn_mark import LsnMark
+from headwater.model.marks import LsnMark
 from headwater.progress.memory import MemoryProgress
 from tests.engine.copied_source import CopiedSource, Lake, Step
 

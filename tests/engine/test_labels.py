@@ -6,7 +6,8 @@ import pytest
 
 from headwater.engine.labels import labelled
 from headwater.model.faults import RehearsedFault
-from headwater.model.lsn_mark import LsnMark, TableState
+from headwater.model.marks import LsnMark
+from headwater.model.stream_state import TableState
 from tests.engine.copied_source import CopiedSource, Lake, Step
 
 pytestmark = pytest.mark.spark
@@ -77,10 +78,10 @@ def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_pat
     ],
 )
 def test_only_tables_that_hold_exactly_that_moment_are_labelled(table, why):
-    found = labelled(LsnMark(20, labels=("x",), tables={"t": table}))
+    found = labelled(LsnMark(20, labels=("x",), streams={"t": table}))
     assert found.streams == (() if why else ("t",))
     assert found.left_out == ((f"t: {why}",) if why else ())
 
 
 def test_a_mark_without_labels_names_nothing():
-    assert labelled(LsnMark(20, tables={"t": TableState(1, 0)})).labels == ()
+    assert labelled(LsnMark(20, streams={"t": TableState(1, 0)})).labels == ()

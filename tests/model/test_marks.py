@@ -14,16 +14,11 @@ from hypothesis import strategies as st
 from headwater.model.errors import MarkMovedBack, StoreDamaged
 from headwater.model.marks import (
     ColumnMark,
-    ObjectsMark,
-    OffsetsMark,
-    SeenDigests,
-    SeenTransactions,
     StreamsMark,
-    columns_learned,
     mark_from_json,
-    same_kind,
 )
 from headwater.model.progress import Progress
+from headwater.model.seen_rows import SeenDigests, SeenTransactions
 from headwater.model.types import CursorType
 from headwater.testing.marks import check_all_laws, check_covers_is_total, check_join_is_commutative
 
@@ -84,9 +79,9 @@ def test_marks_of_several_streams_keep_the_laws(a: StreamsMark, b: StreamsMark, 
 @given(streams_marks(), streams_marks())
 def test_a_stream_that_is_absent_stays(a: StreamsMark, b: StreamsMark) -> None:
     joined = a.join(b)
-    for name in set(a.streams) - set(b.streams):
-        assert joined.streams[name] == a.streams[name]
-    assert set(joined.streams) == set(a.streams) | set(b.streams)
+    for name in set(a.marks) - set(b.marks):
+        assert joined.marks[name] == a.marks[name]
+    assert set(joined.marks) == set(a.marks) | set(b.marks)
 
 
 def test_losing_a_stream_is_moving_back() -> None:
@@ -136,13 +131,13 @@ def test_marks_that_remember_different_things_of_one_place_join_alike() -> None:
 def test_marks_of_another_column_or_type_cannot_be_compared() -> None:
     other_column = ColumnMark("d", CursorType.INTEGER, 1)
     other_type = ColumnMark("c", CursorType.STRING, "1")
-    assert same_kind(number(1), number(2))
+    assert number(1).comparable(number(2))
     for other in (other_column, other_type, StreamsMark({})):
-        assert not same_kind(number(1), other)
-        assert not same_kind(StreamsMark({"a": number(1)}), StreamsMark({"a": other}))
+        assert not number(1).comparable(other)
+        assert not StreamsMark({"a": number(1)}).comparable(StreamsMark({"a": other}))
         with pytest.raises(MarkMovedBack):
             Progress("p", mark=number(1)).advanced(other)
-    assert same_kind(StreamsMark({"a": number(1)}), StreamsMark({"b": other_type}))
+    assert StreamsMark({"a": number(1)}).comparable(StreamsMark({"b": other_type}))
 
 
 @pytest.mark.parametrize("field", ["kind", "version", "column", "type", "value"])
@@ -197,15 +192,3 @@ def test_a_value_that_its_type_cannot_hold_is_refused_with_an_example(kind: Curs
 
 def number(value: int) -> ColumnMark:
     return ColumnMark("c", CursorType.INTEGER, value)
-
-
-def test_columns_that_a_window_found_anew_are_told():
-    before = OffsetsMark({"t": {0: 1}}, {}, {"t": {"id": (0, "int"), "name": (1, "string")}})
-    after = OffsetsMark({"t": {0: 9}}, {}, {"t": {"id": (0, "bigint"), "name": (1, "string"), "tier": (2, "string")}})
-    assert columns_learned(before, after) == ["t: id int → bigint", "t: new column tier string"]
-    assert columns_learned(None, after) == columns_learned(after, after) == []
-    first, later = (
-        ObjectsMark(1, columns={"a": (0, "bigint")}),
-        ObjectsMark(2, columns={"a": (0, "bigint"), "b": (1, "date")}),
-    )
-    assert columns_learned(first, later) == ["objects: new column b date"]

@@ -115,7 +115,7 @@ def mark_json(mark: Mark | None) -> Json:
     if mark is None:
         return None
     if isinstance(mark, StreamsMark):
-        return {"kind": mark.kind, "streams": {name: mark_json(inner) for name, inner in sorted(mark.streams.items())}}
+        return {"kind": mark.kind, "streams": {name: mark_json(inner) for name, inner in sorted(mark.marks.items())}}
     data = mark.to_json()
     if isinstance(mark, ColumnMark):
         return {name: data[name] for name in ("kind", "column", "type", "value")}

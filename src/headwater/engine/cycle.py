@@ -9,9 +9,9 @@ from headwater.engine.landing import land_window
 from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.result import CycleReport, CycleResult
 from headwater.model.errors import HeadwaterError
-from headwater.model.marks import columns_learned
 from headwater.model.progress import Intent
 from headwater.model.protocols.source import Abandons, Plan, Source
+from headwater.model.stream_state import columns_learned
 from headwater.model.window import Window
 
 
@@ -90,7 +90,7 @@ def _finish_window(pipeline: OpenPipeline, journal: Journal, report: CycleReport
 
 def _changes(report: CycleReport, window: Window) -> list[str]:
     """What the window changes beside its rows, for the history: columns, labels."""
-    learned = columns_learned(window.start, window.end)
+    learned = columns_learned(window.start.streams if window.start else {}, window.end.streams)
     if learned:
         report.event("columns", changed="; ".join(learned))
     return [*learned, *labelled(window.end).notes]

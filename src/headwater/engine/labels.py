@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from headwater.engine.pipeline import OpenPipeline
 from headwater.model.errors import InputError
-from headwater.model.lsn_mark import LsnMark, TableState, lsn_number, lsn_text
-from headwater.model.marks import Mark
+from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.marks import LsnMark, Mark
 from headwater.model.progress import HistoryEntry
 from headwater.model.protocols.sink import Attempt, Tags
 from headwater.model.protocols.source import Labels, check_label
 from headwater.model.protocols.store import Store
+from headwater.model.stream_state import TableState
 
 _RECENT = 200  # more cycles than end between two looks at the history
 
@@ -34,7 +35,7 @@ def labelled(end: Mark) -> Labelled:
     """Which tables hold exactly what the source held at the labels; the others get no tag."""
     if not isinstance(end, LsnMark) or not end.labels:
         return Labelled()
-    wrong = {stream: _why_not(table, end.lsn) for stream, table in sorted(end.tables.items())}
+    wrong = {stream: _why_not(table, end.lsn) for stream, table in sorted(end.streams.items())}
     exact = tuple(stream for stream, why in wrong.items() if not why)
     return Labelled(end.labels, exact, tuple(f"{stream}: {why}" for stream, why in wrong.items() if why))
 
@@ -88,7 +89,7 @@ def write_label(pipeline: OpenPipeline, mark: Mark | None, text: str) -> Written
             f"{pipeline.name}: cannot label: the pipeline has not created its slot yet",
             hint="run it once first",
         )
-    taken = [name for sink in sinks for name in sink.tagged(pipeline.spark(), sorted(mark.tables), text)]
+    taken = [name for sink in sinks for name in sink.tagged(pipeline.spark(), sorted(mark.streams), text)]
     if taken:
         raise InputError(
             f"{pipeline.name}: label {text} exists already on {', '.join(taken)}", hint="choose another name"

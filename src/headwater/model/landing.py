@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headwater.model import json_codec
 from headwater.model.marks import Json
 
 
@@ -20,14 +21,7 @@ class Landing:
     proof: Mapping[str, Json] = field(default_factory=dict)  # what shows it: a snapshot id, a folder
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "sink": self.sink,
-            "stream": self.stream,
-            "window": self.window,
-            "rows": self.rows,
-            "seconds": self.seconds,
-            "proof": dict(self.proof),
-        }
+        return json_codec.fields_json(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Landing:

@@ -1,85 +1,90 @@
 """How far a source has been read: one algebra for every kind of source.
 
-A mark is immutable. `join` returns the smallest mark that is not below either; `covers` says whether one
-stands at or past another. No other module compares marks.
+A mark is a position, and immutable. `join` returns the smallest mark that is not below either; `covers` says whether one
+stands at or past another. No other module compares marks. What a mark remembers of its streams (`stream_state.py`) travels
+with it, in the stored form of 0.1.0, and decides nothing but which of two marks at one position is chosen.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from headwater.model.errors import StoreDamaged
-from headwater.model.lsn_mark import LsnMark
-from headwater.model.mark import Json, Mark
+from headwater.model.lsn import LastCommit, lsn_number, lsn_text
+from headwater.model.seen_rows import SeenDigests, SeenTransactions
+from headwater.model.stream_state import (
+    KEY_TYPE,
+    StreamState,
+    TableState,
+    columns_json,
+    key_json,
+    state_from_json,
+    union,
+)
 from headwater.model.types import CursorType, CursorValue
 
-__all__ = [
-    "ColumnMark",
-    "Json",
-    "LsnMark",
-    "Mark",
-    "ObjectsMark",
-    "OffsetsMark",
-    "SeenDigests",
-    "SeenTransactions",
-    "StreamsMark",
-    "columns_learned",
-    "mark_from_json",
-    "same_kind",
-]
+Json = Any  # what the json module reads and writes
 
 
-@dataclass(frozen=True)
-class SeenTransactions:
-    """Which PostgreSQL transactions a poll has seen, so that it can tell later ones from them (G6).
+class Mark(ABC):
+    """One kind of position; every kind keeps the laws that `headwater.testing.marks` checks."""
 
-    The poll has seen every transaction below `horizon` except those in `pending`, which had not committed when
-    it looked. The list of running transactions that PostgreSQL itself offers omits subtransactions, so
-    `pending` is made from the state of each transaction instead.
-    """
+    kind: ClassVar[str]
+    streams: Mapping[str, StreamState] = MappingProxyType({})  # what is remembered of each, beside the position
 
-    cluster: str  # system identifier and database: transaction ids mean nothing elsewhere
-    horizon: int
-    pending: tuple[int, ...] = ()
-    # What is needed to bound the search for late rows by the cursor; see sources/sql/windows/watermark.py.
-    bounds: Mapping[str, Json] = field(default_factory=dict)
+    def comparable(self, other: Mark) -> bool:
+        """Whether `join` and `covers` make sense between the two: marks of one kind, of one column."""
+        return type(self) is type(other)
 
+    @abstractmethod
+    def join(self, other: Self) -> Self:
+        """The smallest mark of this kind that is at or past both."""
+
+    @abstractmethod
+    def covers(self, other: Self) -> bool:
+        """True when this mark stands at or past `other`."""
+
+    @abstractmethod
     def to_json(self) -> dict[str, Json]:
-        return {
-            "cluster": self.cluster,
-            "horizon": self.horizon,
-            "pending": list(self.pending),
-            "bounds": dict(self.bounds),
-        }
+        """A JSON object with `kind` and `version`; `mark_from_json` reads it back, equal."""
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> SeenTransactions:
-        return cls(data["cluster"], data["horizon"], tuple(data["pending"]), dict(data["bounds"]))
+    @abstractmethod
+    def __str__(self) -> str:
+        """A short text for people."""
+
+    def __hash__(self) -> int:
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return json.dumps(self.to_json(), sort_keys=True)
+
+
+class OrderedMark(Mark):
+    """Of any two positions of this kind one is at or past the other."""
+
+    @abstractmethod
+    def _rank(self) -> tuple[Any, ...]:
+        """Orders the positions."""
+
+    def join(self, other: Self) -> Self:
+        # Marks at one position may differ in what they remember of it. Either will do, but every process has to
+        # choose the same one: windows are recognised by the text of their marks (G5).
+        return max(self, other, key=OrderedMark._preference)
+
+    def covers(self, other: Self) -> bool:
+        return self._rank() >= other._rank()
+
+    def _preference(self) -> tuple[tuple[Any, ...], str]:
+        return self._rank(), self._text()
 
 
 @dataclass(frozen=True)
-class SeenDigests:
-    """Digests of the rows read at and shortly below the mark, where rows carry no transaction ids (G6)."""
-
-    since: CursorValue | None  # the lowest cursor value that the digests cover
-    rows: frozenset[str] = frozenset()
-
-    def to_json(self, kind: CursorType) -> dict[str, Json]:
-        since = None if self.since is None else kind.to_json(self.since)
-        return {"since": since, "rows": sorted(self.rows)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json], kind: CursorType) -> SeenDigests:
-        since = None if data["since"] is None else kind.from_json(data["since"])
-        return cls(since, frozenset(data["rows"]))
-
-
-@dataclass(frozen=True)
-class ColumnMark(Mark):
+class ColumnMark(OrderedMark):
     """The greatest value read of an ordered column; None stands before every value."""
 
     kind: ClassVar[str] = "column"
@@ -92,17 +97,6 @@ class ColumnMark(Mark):
 
     def comparable(self, other: Mark) -> bool:
         return isinstance(other, ColumnMark) and (self.column, self.type) == (other.column, other.type)
-
-    def join(self, other: ColumnMark) -> ColumnMark:
-        # Marks at one place may differ in what they remember of it. Either will do, but every process has to
-        # choose the same one: windows are recognised by the text of their marks (G5).
-        return max(self, other, key=ColumnMark._preference)
-
-    def covers(self, other: ColumnMark) -> bool:
-        return self._rank() >= other._rank()
-
-    def _preference(self) -> tuple[tuple[tuple[bool, Any], int], str]:
-        return self._rank(), json.dumps(self.to_json(), sort_keys=True)
 
     def _rank(self) -> tuple[tuple[bool, Any], int]:
         value = (False, 0) if self.value is None else (True, self.type.order(self.value))
@@ -140,6 +134,9 @@ class ColumnMark(Mark):
         return f"{self.column} = {shown}"
 
 
+_KEY_ENTRY = " key"  # stored behind a topic's name, which has no space
+
+
 @dataclass(frozen=True)
 class OffsetsMark(Mark):
     """Topic → partition → the next offset to read. A partition that is absent stays."""
@@ -148,23 +145,15 @@ class OffsetsMark(Mark):
 
     topics: Mapping[str, Mapping[int, int]]
     ids: Mapping[str, str] = field(default_factory=dict)  # topic → Kafka's id of it: a topic made anew has another (G9)
-    # Topic → column → when it was found and its type, where no schema is declared: what was inferred once stays, and a
-    # window that is read again is read with the columns of the first try (G5).
-    columns: Mapping[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
+    streams: Mapping[str, StreamState] = field(default_factory=dict)  # topic → what was inferred from its messages
 
     def join(self, other: OffsetsMark) -> OffsetsMark:
-        topics = {topic: dict(offsets) for topic, offsets in self.topics.items()}
-        for topic, offsets in other.topics.items():
-            mine = topics.setdefault(topic, {})
-            mine.update({partition: max(offset, mine.get(partition, offset)) for partition, offset in offsets.items()})
-        # It is unknown which of two ids is newer; every process has to choose the same one.
-        ids = {topic: max(self.ids.get(topic, ""), other.ids.get(topic, "")) for topic in {*self.ids, *other.ids}}
-        columns = {topic: dict(found) for topic, found in self.columns.items()}
-        for topic, found in other.columns.items():
-            mine_too = columns.setdefault(topic, {})
-            # A column's type may become wider; of two the wider one holds the values of both.
-            mine_too.update({name: max(kind, mine_too.get(name, kind), key=_width) for name, kind in found.items()})
-        return OffsetsMark(topics, ids, columns)
+        return OffsetsMark(
+            union(self.topics, other.topics, lambda mine, theirs: union(mine, theirs, max)),
+            # It is unknown which of two ids is newer; every process has to choose the same one.
+            union(self.ids, other.ids, max),
+            union(self.streams, other.streams, StreamState.join),
+        )
 
     def covers(self, other: OffsetsMark) -> bool:
         return all(
@@ -179,27 +168,30 @@ class OffsetsMark(Mark):
             for topic, offsets in sorted(self.topics.items())
         }
         data = {"kind": self.kind, "version": 1, "topics": topics, "ids": dict(sorted(self.ids.items()))}
-        if self.columns:
-            data["columns"] = {
-                topic: {name: list(kind) for name, kind in sorted(found.items())}
-                for topic, found in sorted(self.columns.items())
-            }
+        columns = {}
+        for topic, state in self.streams.items():
+            if state.columns or not state.key_positions:
+                columns[topic] = columns_json(state.columns)
+            if state.key_positions:
+                columns[topic + _KEY_ENTRY] = key_json(state)
+        if columns:
+            data["columns"] = {entry: dict(sorted(columns[entry].items())) for entry in sorted(columns)}
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> OffsetsMark:
         topics = {
-            topic: {int(partition): _offset(offset) for partition, offset in offsets.items()}
+            topic: {int(partition): _whole_number(offset) for partition, offset in offsets.items()}
             for topic, offsets in data["topics"].items()
         }
-        columns = {
-            topic: {name: (int(number), str(kind)) for name, (number, kind) in found.items()}
-            for topic, found in data.get("columns", {}).items()
+        columns = data.get("columns", {})
+        streams = {
+            topic: state_from_json(columns.get(topic, {}), columns.get(topic + _KEY_ENTRY, {}))
+            for topic in (entry.removesuffix(_KEY_ENTRY) for entry in columns)
         }
-        return cls(topics, dict(data.get("ids", {})), columns)
+        return cls(topics, dict(data.get("ids", {})), streams)
 
-    def __hash__(self) -> int:
-        return hash(json.dumps(self.to_json()))
+    __hash__ = Mark.__hash__
 
     def __str__(self) -> str:
         shown = (
@@ -209,23 +201,19 @@ class OffsetsMark(Mark):
         return "; ".join(shown) or "no topic yet"
 
 
-_WIDER = re.compile(r"\b(?:bigint|double)\b|\bdecimal\((\d+)")
-
-
-def _width(column: tuple[int, str]) -> tuple[int, int, str]:
-    """An order of columns in which a wider type comes behind: a join must have one for any two."""
-    number, kind = column
-    return number, sum(int(found[1] or 1) for found in _WIDER.finditer(kind)), kind
-
-
-def _offset(value: Json) -> int:
+def _whole_number(value: Json) -> int:
+    """An offset or a generation. Raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"an offset or a generation is a whole number from 0, not {value!r}")
     return value
 
 
+_STREAM = "objects"  # the name of the only stream in its mark, whatever the settings call it
+_KEY_PREFIX = " key "  # stored before the name of a key's column
+
+
 @dataclass(frozen=True)
-class ObjectsMark(Mark):
+class ObjectsMark(OrderedMark):
     """The generation of the bookmark ledger that has been read; the bookmarks themselves are in the progress store."""
 
     kind: ClassVar[str] = "objects"
@@ -234,17 +222,19 @@ class ObjectsMark(Mark):
     count: int = 0  # objects with a bookmark up to here
     turn: int = 0  # grows with every rewind: the same generations, read again, are another window
     reached: int = 0  # the greatest generation that landed before a rewind
-    columns: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # found in objects: when, and type
+    streams: Mapping[str, StreamState] = field(default_factory=dict)  # one at most: see `state`
     feed: Json = None  # how far the feed of events has been read, in its own words
 
-    def join(self, other: ObjectsMark) -> ObjectsMark:
-        return max(self, other, key=ObjectsMark._preference)
+    @property
+    def state(self) -> StreamState:
+        """Of the only stream."""
+        return self.streams.get(_STREAM, StreamState())
 
-    def covers(self, other: ObjectsMark) -> bool:
-        return (self.turn, self.generation) >= (other.turn, other.generation)
+    def with_state(self, state: StreamState) -> ObjectsMark:
+        return replace(self, streams={_STREAM: state} if state != StreamState() else {})
 
-    def _preference(self) -> tuple[int, int, str]:
-        return self.turn, self.generation, json.dumps(self.to_json(), sort_keys=True)
+    def _rank(self) -> tuple[int, int]:
+        return self.turn, self.generation
 
     def to_json(self) -> dict[str, Json]:
         data: dict[str, Json] = {
@@ -255,23 +245,96 @@ class ObjectsMark(Mark):
             "turn": self.turn,
             "reached": self.reached,
         }
-        if self.columns:
-            data["columns"] = {name: list(found) for name, found in self.columns.items()}
+        if self.streams:
+            key = {_KEY_PREFIX + name: stored for name, stored in key_json(self.state).items()}
+            data["columns"] = {**columns_json(self.state.columns), **key}
         if self.feed is not None:
             data["feed"] = self.feed
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> ObjectsMark:
-        columns = {name: (int(number), str(kind)) for name, (number, kind) in data.get("columns", {}).items()}
-        numbers = {name: _offset(data[name]) for name in ("generation", "count", "turn", "reached")}
-        return cls(**numbers, columns=columns, feed=data.get("feed"))
+        numbers = {name: _whole_number(data[name]) for name in ("generation", "count", "turn", "reached")}
+        stored = data.get("columns", {})
+        # A column may have a name like that, but not that type.
+        key = {name for name, (_, kind) in stored.items() if kind == KEY_TYPE and name.startswith(_KEY_PREFIX)}
+        state = state_from_json(
+            {name: column for name, column in stored.items() if name not in key},
+            {name.removeprefix(_KEY_PREFIX): column for name, column in stored.items() if name in key},
+        )
+        return cls(**numbers, streams={_STREAM: state} if stored else {}, feed=data.get("feed"))
 
-    def __hash__(self) -> int:
-        return hash(json.dumps(self.to_json(), sort_keys=True))
+    __hash__ = Mark.__hash__
 
     def __str__(self) -> str:
         return f"generation {self.generation} ({self.count:,} objects)"
+
+
+_ERA_BITS = 56  # a log of 64 petabytes, 127 times; positions have room for 63 bits
+
+
+@dataclass(frozen=True)
+class LsnMark(OrderedMark):
+    """Every transaction that committed before `lsn` has landed: the end of a commit, or of a snapshot's past."""
+
+    kind: ClassVar[str] = "lsn"
+
+    lsn: int
+    cluster: str = ""  # system identifier and database: places in a log mean nothing elsewhere
+    timeline: int = 0
+    slot: str = ""
+    turn: int = 0  # grows with every copy of a table and every rewind, which leave the place where it was
+    era: int = 0  # grows when the log begins anew, in another cluster or an older copy of it: see `place`
+    commit: LastCommit | None = None
+    streams: Mapping[str, TableState] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()  # that stand right here in the log
+    cut: int = 0  # the last position where a window ended for a verification
+
+    def place(self, lsn: int) -> int:
+        """What orders changes (`model.changes.position`): places in a log that began anew come after all of the old."""
+        return (self.era << _ERA_BITS) + lsn
+
+    def _rank(self) -> tuple[int, int, int]:
+        return self.era, self.lsn, self.turn
+
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {
+            "kind": self.kind,
+            "version": 1,
+            "lsn": lsn_text(self.lsn),
+            "cluster": self.cluster,
+            "timeline": self.timeline,
+            "slot": self.slot,
+            "turn": self.turn,
+            "era": self.era,
+            "tables": {stream: table.to_json() for stream, table in sorted(self.streams.items())},
+        }
+        if self.commit:
+            data["commit"] = self.commit.to_json()
+        if self.cut:
+            data["cut"] = lsn_text(self.cut)
+        return {**data, "labels": list(self.labels)} if self.labels else data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> LsnMark:
+        return cls(
+            lsn=lsn_number(data["lsn"]),
+            cluster=data["cluster"],
+            timeline=int(data["timeline"]),
+            slot=data["slot"],
+            turn=int(data["turn"]),
+            era=int(data["era"]),
+            commit=LastCommit.from_json(data["commit"]) if "commit" in data else None,
+            streams={stream: TableState.from_json(table) for stream, table in data["tables"].items()},
+            labels=tuple(data.get("labels", ())),
+            cut=lsn_number(data["cut"]) if "cut" in data else 0,
+        )
+
+    __hash__ = Mark.__hash__
+
+    def __str__(self) -> str:
+        copying = [f"{stream} is being copied" for stream, t in sorted(self.streams.items()) if t.copied_to is not None]
+        return "; ".join([lsn_text(self.lsn), *copying])
 
 
 @dataclass(frozen=True)
@@ -280,35 +343,32 @@ class StreamsMark(Mark):
 
     kind: ClassVar[str] = "streams"
 
-    streams: Mapping[str, Mark]
+    marks: Mapping[str, Mark]
 
     def comparable(self, other: Mark) -> bool:
         return isinstance(other, StreamsMark) and all(
-            mark.comparable(other.streams[name]) for name, mark in self.streams.items() if name in other.streams
+            mark.comparable(other.marks[stream]) for stream, mark in self.marks.items() if stream in other.marks
         )
 
     def join(self, other: StreamsMark) -> StreamsMark:
-        joined = dict(self.streams)
-        for name, mark in other.streams.items():
-            joined[name] = joined[name].join(mark) if name in joined else mark
-        return StreamsMark(joined)
+        return StreamsMark(union(self.marks, other.marks, lambda mine, theirs: mine.join(theirs)))
 
     def covers(self, other: StreamsMark) -> bool:
-        return all(name in self.streams and self.streams[name].covers(mark) for name, mark in other.streams.items())
+        return all(stream in self.marks and self.marks[stream].covers(mark) for stream, mark in other.marks.items())
 
     def to_json(self) -> dict[str, Json]:
-        streams = {name: mark.to_json() for name, mark in sorted(self.streams.items())}
-        return {"kind": self.kind, "version": 1, "streams": streams}
+        marks = {stream: mark.to_json() for stream, mark in sorted(self.marks.items())}
+        return {"kind": self.kind, "version": 1, "streams": marks}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> StreamsMark:
-        return cls({name: mark_from_json(mark) for name, mark in data["streams"].items()})
+        return cls({stream: mark_from_json(mark) for stream, mark in data["streams"].items()})
 
     def __hash__(self) -> int:
-        return hash(tuple(sorted((name, hash(mark)) for name, mark in self.streams.items())))
+        return hash(tuple(sorted((stream, hash(mark)) for stream, mark in self.marks.items())))
 
     def __str__(self) -> str:
-        return "; ".join(f"{name}: {mark}" for name, mark in sorted(self.streams.items())) or "no stream yet"
+        return "; ".join(f"{stream}: {mark}" for stream, mark in sorted(self.marks.items())) or "no stream yet"
 
 
 _KINDS: Mapping[str, type[ColumnMark | OffsetsMark | ObjectsMark | LsnMark | StreamsMark]] = {
@@ -330,31 +390,3 @@ def mark_from_json(data: Mapping[str, Json]) -> Mark:
             f"stored mark cannot be read ({type(error).__name__}: {error})",
             hint="restore the progress store from a backup, or rewind the pipeline",
         ) from error
-
-
-def same_kind(mark: Mark, other: Mark) -> bool:
-    """Whether two marks can be compared at all."""
-    return mark.comparable(other)
-
-
-def columns_learned(start: Mark | None, end: Mark) -> list[str]:
-    """What a window inferred anew about columns, where no schema is declared: one line per column, none for a first window."""
-    before, after = _columns_of(start), _columns_of(end)
-    return [
-        f"{stream}: {'new column ' + name if kind is None else name + ' ' + kind + ' →'} {now}"
-        for stream, found in sorted(after.items())
-        if stream in before
-        for name, (_, now) in sorted(found.items(), key=lambda item: item[1][0])
-        if (kind := before[stream][name][1] if name in before[stream] else None) != now
-    ]
-
-
-def _columns_of(mark: Mark | None) -> Mapping[str, Mapping[str, tuple[int, str]]]:
-    if isinstance(mark, OffsetsMark):
-        return mark.columns
-    if isinstance(mark, LsnMark):
-        return {
-            stream: {name: (place, kind) for place, (name, kind) in enumerate(table.columns.items())}
-            for stream, table in mark.tables.items()
-        }
-    return {"objects": mark.columns} if isinstance(mark, ObjectsMark) and mark.columns else {}

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from headwater.model import json_codec
 from headwater.model.errors import MarkMovedBack
 from headwater.model.landing import Landing
-from headwater.model.marks import Json, Mark, mark_from_json, same_kind
+from headwater.model.marks import Json, Mark, mark_from_json
 from headwater.model.window import Window
 
 EntryKind = Literal["landed", "failed", "rewound", "abandoned", "repaired"]
@@ -40,21 +41,11 @@ class Intent:
     landed: tuple[Landing, ...] = ()
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "run": self.run,
-            "window": self.window.to_json(),
-            "begun_at": self.begun_at.isoformat(),
-            "landed": [landing.to_json() for landing in self.landed],
-        }
+        return json_codec.fields_json(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Intent:
-        return cls(
-            run=data["run"],
-            window=Window.from_json(data["window"]),
-            begun_at=dt.datetime.fromisoformat(data["begun_at"]),
-            landed=tuple(Landing.from_json(landing) for landing in data["landed"]),
-        )
+        return json_codec.from_stored(cls, data)
 
 
 @dataclass(frozen=True)
@@ -70,25 +61,11 @@ class PausedStream:
     landed: tuple[Landing, ...] = ()  # of this stream
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "stream": self.stream,
-            "since": self.since.isoformat(),
-            "code": self.code,
-            "error": self.error,
-            "window": self.window.to_json() if self.window else None,
-            "landed": [landing.to_json() for landing in self.landed],
-        }
+        return json_codec.fields_json(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> PausedStream:
-        return cls(
-            stream=data["stream"],
-            since=dt.datetime.fromisoformat(data["since"]),
-            code=data["code"],
-            error=data["error"],
-            window=Window.from_json(data["window"]) if data["window"] is not None else None,
-            landed=tuple(Landing.from_json(landing) for landing in data["landed"]),
-        )
+        return json_codec.from_stored(cls, data)
 
 
 @dataclass(frozen=True)
@@ -110,21 +87,7 @@ class HistoryEntry:
     error: str = ""
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "kind": self.kind,
-            "run": self.run,
-            "at": self.at.isoformat(),
-            "who": self.who,
-            "epoch": self.epoch,
-            "start": self.start,
-            "end": self.end,
-            "why": self.why,
-            "rows": self.rows,
-            "rejected": self.rejected,
-            "seconds": self.seconds,
-            "sinks": [dict(sink) for sink in self.sinks],
-            "error": self.error,
-        }
+        return json_codec.fields_json(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> HistoryEntry:
@@ -148,7 +111,7 @@ class Progress:
 
     def advanced(self, end: Mark) -> Progress:
         """The window has landed everywhere (G1): the mark moves, never back (G3), and the intent is done."""
-        if self.mark is not None and not (same_kind(end, self.mark) and end.covers(self.mark)):
+        if self.mark is not None and not (end.comparable(self.mark) and end.covers(self.mark)):
             raise MarkMovedBack(
                 f"{self.pipeline}: the mark stands at {self.mark} and cannot move to {end}",
                 hint=f"only a rewind moves a mark back: headwater rewind {self.pipeline} --to …",
@@ -204,7 +167,7 @@ def check_move(stored: Progress, updated: Progress, entry: HistoryEntry | None) 
         return
     if stored.mark is None:
         return
-    if updated.mark is None or not same_kind(updated.mark, stored.mark) or not updated.mark.covers(stored.mark):
+    if updated.mark is None or not updated.mark.comparable(stored.mark) or not updated.mark.covers(stored.mark):
         raise MarkMovedBack(
             f"{stored.pipeline}: the store holds {stored.mark}; a write of {updated.mark or 'no mark'} was refused",
             hint=f"only a rewind moves a mark back: headwater rewind {stored.pipeline} --to …",

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.marks import OffsetsMark
-from headwater.sources.debezium.inference import Rows, entry_of, known_key
+from headwater.model.stream_state import StreamState
+from headwater.sources.debezium.inference import Rows
 from headwater.sources.json.columns import observe
 from headwater.testing import marks as laws
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, rows, with_schema
@@ -144,14 +145,13 @@ def test_a_stream_of_heartbeats_has_no_columns():
     assert stream.columns == {}
 
 
-def test_the_key_in_a_mark_keeps_its_order():
-    assert known_key(entry_of(["b", "a"])) == ("b", "a")
-    assert known_key(None) == ()
+def state_of(types):
+    return StreamState(columns={name: (0, kind) for name, kind in types.items()})
 
 
 TYPES = ["int", "bigint", "float", "double", "decimal(9,2)", "decimal(12,2)", "array<int>", "array<bigint>", "string"]
 MARKS = st.builds(
-    lambda columns, at: OffsetsMark({"t": {0: at}}, {}, {"t": {name: (0, kind) for name, kind in columns.items()}}),
+    lambda types, at: OffsetsMark({"t": {0: at}}, {}, {"t": state_of(types)}),
     st.dictionaries(st.sampled_from("ab"), st.sampled_from(TYPES)),
     st.integers(0, 3),
 )
@@ -167,8 +167,8 @@ def test_marks_whose_columns_differ_keep_the_laws(a, b, c):
 
 @pytest.mark.parametrize(("narrow", "wide"), [TYPES[n : n + 2] for n in (0, 2, 4, 6)])
 def test_of_two_marks_the_wider_type_stays(narrow, wide):
-    marks = [OffsetsMark({}, {}, {"t": {"a": (0, kind)}}) for kind in (narrow, wide)]
-    assert marks[0].join(marks[1]).columns["t"]["a"] == (0, wide)
+    marks = [OffsetsMark({}, {}, {"t": state_of({"a": kind})}) for kind in (narrow, wide)]
+    assert marks[0].join(marks[1]).streams["t"].types == {"a": wide}
 
 
 VALUES = st.one_of(

@@ -295,4 +295,4 @@ def test_without_schemas_the_declared_types_are_kept_as_well(connect: str, kafka
         assert {name: row[name] for name in names} == {name: wanted[name] for name in names}
     assert (updated["s"], sorted(updated["_missing"])) == (7, ["big", "bigints", "bigraw"])
     assert (deleted["id"], deleted["s"]) == (1, None)
-    assert isinstance(changes.poller.mark.columns[f"{topic} key"], dict)  # type: ignore[union-attr]
+    assert changes.poller.mark.streams[topic].key == ("id",)  # type: ignore[union-attr]

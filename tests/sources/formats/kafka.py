@@ -10,7 +10,7 @@ import base64
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from headwater.config.pipeline import SourceSettings
 from headwater.model.errors import InputError
 from headwater.model.marks import OffsetsMark
 from headwater.model.rows import Reject
-from headwater.sources.debezium.inference import ColumnInference, entry_of, key_entry, known_key
-from headwater.sources.json.columns import Columns, check_names, observe, with_new
+from headwater.model.stream_state import StreamState, positions
+from headwater.sources.debezium.inference import ColumnInference
+from headwater.sources.json.columns import check_names, observe, with_new
 from headwater.sources.open import open_source
 from tests.sources.formats.case import AvroRecords, Case, Events, Outcome, Payload, Records, as_ddl, refusal, value_of
 
@@ -30,8 +31,6 @@ TOPIC = "shop"
 AVRO_SCHEMA = "r.avsc"
 _OFFSET = "kafka_offset"
 _CROWD = 20  # more than are looked at one by one
-
-ColumnsOfTopics = dict[str, Columns]
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,12 @@ def messages_of(payload: Payload) -> list[TestMessage]:
 
 def outcomes(case: Case, folder: Path) -> Iterator[tuple[str, Outcome]]:
     """By the way that the messages take."""
-    settings, known = settings_of(case, folder), ColumnsOfTopics()
+    settings, known = settings_of(case, folder), StreamState()
     for window in case.windows:
         messages = messages_of(window)
         try:
             known = inferred(settings, messages, known)
-            mark = OffsetsMark({TOPIC: {0: 0}}, {}, known)
+            mark = OffsetsMark({TOPIC: {0: 0}}, {}, {TOPIC: known})
             with open_source(settings, folder, 2).replay([as_reject(one) for one in messages], mark) as streams:
                 found = [list(_read(case, rows, messages)) for rows in streams]
         except Exception as error:  # noqa: BLE001 - that, too, is an outcome
@@ -109,8 +108,8 @@ def outcomes(case: Case, folder: Path) -> Iterator[tuple[str, Outcome]]:
     yield from found[0]
 
 
-def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: ColumnsOfTopics) -> ColumnsOfTopics:
-    """The columns of the topic, with what a window brings."""
+def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: StreamState) -> StreamState:
+    """Columns and key of the topic, with what a window brings."""
     kafka = settings.kafka
     assert kafka is not None
     taken = set(kafka.metadata_columns.values())
@@ -118,18 +117,18 @@ def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: C
         look = ColumnInference(TOPIC, kafka.debezium, kafka.schema)
         if not look.complete:
             look.see([one.value() for one in messages], [one.key() for one in messages])
-        columns = look.columns(known.get(TOPIC, {}), taken)
-        key = look.key(known_key(known.get(key_entry(TOPIC))), columns)
-        return known | {name: held for name, held in ((TOPIC, columns), (key_entry(TOPIC), entry_of(key))) if held}
+        columns = look.columns(known.columns, taken)
+        key = look.key(known.key, columns)
+        return StreamState(columns=columns or known.columns, key_positions=positions(key or known.key))
     if kafka.format != "json" or kafka.schema is not None:
         return known
     kinds: dict[str, set[str]] = {}
     observe((one.value() for one in messages), kinds)
-    columns = with_new(known.get(TOPIC, {}), kinds)
+    columns = with_new(known.columns, kinds)
     if not columns:
         raise InputError(f"{TOPIC}: no message of the window is a JSON object with a field")
     check_names(TOPIC, columns, taken)
-    return known | {TOPIC: columns}
+    return replace(known, columns=columns)
 
 
 def as_reject(message: TestMessage) -> Reject:

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.marks import OffsetsMark
 from headwater.model.rows import CHANGE_COLUMNS, Rows, change_fields
+from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
 from tests.sources.kafka.polling import Poller
@@ -78,17 +79,18 @@ def test_columns_and_key_survive_restarts_and_a_retry_reads_with_those_of_the_fi
     window = poller.look()
     first = poller.poll()
     assert isinstance(poller.mark, OffsetsMark)
-    assert poller.mark.columns == {topic: {"id": (0, "int"), "v": (1, "int")}, f"{topic} key": {"id": (0, "key")}}
+    state = StreamState(columns={"id": (0, "int"), "v": (1, "int")}, key_positions={"id": 0})
+    assert poller.mark.streams == {topic: state}
     produce(kafka.brokers, topic, [change(field("v", "int64"), 2**40, 2)])
     other = poller.again()
     later = other.look()
     assert poller.again().read(window)[topic].to_pylist() == first  # G5
     (made,) = other.poll()
     assert made["v"] == 2**40
-    assert other.mark.columns[topic]["v"] == (1, "bigint")  # type: ignore[union-attr]
-    assert poller.mark.join(later.end).columns[topic]["v"] == (1, "bigint")  # type: ignore[arg-type]
+    assert other.mark.streams[topic].columns["v"] == (1, "bigint")  # type: ignore[union-attr]
+    assert poller.mark.join(later.end).streams[topic].columns["v"] == (1, "bigint")  # type: ignore[arg-type]
     rewound = other.source.position("earliest", other.mark)
-    assert rewound.columns == other.mark.columns  # type: ignore[union-attr]
+    assert rewound.streams == other.mark.streams  # type: ignore[union-attr]
 
 
 def test_a_change_of_type_stops_the_pipeline_before_anything_is_read(kafka: KafkaForTests):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater.model.marks import OffsetsMark
+from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from headwater.testing import marks as laws
 from tests.sources.kafka.polling import Poller, send
@@ -10,8 +11,9 @@ from tests.support.stack import KafkaForTests
 
 
 def test_marks_with_columns_keep_the_laws():
-    a = OffsetsMark({"t": {0: 1}}, {}, {"t": {"x": (0, "bigint")}})
-    b = OffsetsMark({"t": {0: 2}}, {}, {"t": {"x": (0, "string"), "y": (1, "double")}, "u": {}})
+    a = OffsetsMark({"t": {0: 1}}, {}, {"t": StreamState(columns={"x": (0, "bigint")})})
+    wider = StreamState(columns={"x": (0, "string"), "y": (1, "double")})
+    b = OffsetsMark({"t": {0: 2}}, {}, {"t": wider, "u": StreamState()})
     c = OffsetsMark({})
     laws.check_join_is_commutative(a, b)
     laws.check_join_is_associative(a, b, c)
@@ -38,4 +40,4 @@ def test_columns_are_found_kept_over_restarts_and_added_to(kafka: KafkaForTests)
     again = poller.again()
     assert list(again.read(window)[topic].column_names) == ["id", "name", "at", "new"]  # G5
     rewound = other.source.position("earliest", other.mark)
-    assert rewound.columns == other.mark.columns  # type: ignore[union-attr]
+    assert rewound.streams == other.mark.streams  # type: ignore[union-attr]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.marks import OffsetsMark
+from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from headwater.sources.kafka.offsets import apart
 from headwater.sources.kafka.rows import ranges
@@ -17,10 +18,13 @@ OFFSETS = st.dictionaries(st.integers(0, 2), st.integers(0, 9), max_size=3)
 @st.composite
 def windows(draw: st.DrawFn) -> Window:
     begin = {topic: draw(OFFSETS) for topic in TOPICS if draw(st.booleans())}
-    columns = {"a": {"x": (1, "int")}, "a key": {"x": (1, "key")}}
-    start = OffsetsMark(begin, {topic: f"id {topic}" for topic in begin}, columns if "a" in begin else {})
+    known = {"a": StreamState(columns={"x": (1, "int")}, key_positions={"x": 1})}
+    start = OffsetsMark(begin, {topic: f"id {topic}" for topic in begin}, known if "a" in begin else {})
     further = {topic: draw(OFFSETS) for topic in TOPICS}
-    learned = {"b": {"y": (1, "string")}, "b key": {"y": (1, "key")}, "a": {"x": (1, "bigint"), "z": (2, "date")}}
+    learned = {
+        "b": StreamState(columns={"y": (1, "string")}, key_positions={"y": 1}),
+        "a": StreamState(columns={"x": (1, "bigint"), "z": (2, "date")}),
+    }
     return Window(start, start.join(OffsetsMark(further, {topic: f"id {topic}" for topic in further}, learned)))
 
 
@@ -35,9 +39,8 @@ def test_both_parts_hold_what_the_whole_holds(window: Window, names: frozenset[s
     assert rest.end.covers(window.start)
     for topic in names:
         assert rest.end.topics.get(topic) == window.start.topics.get(topic)
-        assert part.end.columns.get(topic) == window.end.columns.get(topic)
-        assert part.end.columns.get(f"{topic} key") == window.end.columns.get(f"{topic} key")
-        assert rest.end.columns.get(topic) == window.start.columns.get(topic)
+        assert part.end.streams.get(topic) == window.end.streams.get(topic)
+        assert rest.end.streams.get(topic) == window.start.streams.get(topic)
 
 
 @given(windows(), st.frozensets(st.sampled_from(TOPICS)))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import BOOKMARK_COLUMNS
 from headwater.model.rows import Reject, Split
+from headwater.model.stream_state import StreamState
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import plan_splits
 from headwater.sources.objects.tuning import Tuning
@@ -95,7 +96,7 @@ class Shelf:
 
     def splits(self, columns: dict | None = None, **settings: object) -> tuple[Split, ...]:
         chosen = ObjectsSourceSettings(url=self.container.address, **settings)
-        read_settings = ReadSettings.of(chosen, columns or {}, "things", self.tuning)
+        read_settings = ReadSettings.of(chosen, StreamState(columns=columns or {}), "things", self.tuning)
         return plan_splits(self.pages(), chosen, self.container, read_settings, 4)
 
     def rows(self, columns: dict | None = None, **settings: object) -> list[dict]:

@@ -12,6 +12,7 @@ import pytest
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.rows import Reject
+from headwater.model.stream_state import StreamState
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay
 from tests.sources.objects.object_folder import Shelf
@@ -29,7 +30,8 @@ def replayed(shelf: Shelf, columns: dict | None = None, **settings: object) -> t
     chosen = ObjectsSourceSettings(url=shelf.container.address, metadata=METADATA, **settings)
     kept = [Reject.from_json(reject.to_json()) for reject in shelf.rejects]
     rows, aside = [], []
-    for stream in replay(kept, ReadSettings.of(chosen, columns or {}, "things"), shelf.container):
+    reading = ReadSettings.of(chosen, StreamState(columns=columns or {}), "things")
+    for stream in replay(kept, reading, shelf.container):
         for split in stream.splits:
             for batch in pickle.loads(pickle.dumps(split)).read(aside.append):  # noqa: S301
                 assert batch.schema == stream.schema

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
+from headwater.model.stream_state import StreamState
 from headwater.sources.json.columns import _has_long_numbers, guessed_kinds, observe, with_new
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.formats.csv import kinds_of
 from headwater.sources.objects.formats.json import infer_json
-from headwater.sources.objects.schema import infer_columns
+from headwater.sources.objects.schema import infer_state
 from headwater.sources.objects.tuning import Tuning
 from tests.sources.objects.object_folder import Shelf
 
@@ -28,13 +29,14 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def found(shelf: Shelf, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
-    return infer_columns(
-        known or {},
+    state = infer_state(
+        StreamState(columns=known or {}),
         shelf.pages(),
         ObjectsSourceSettings(url=shelf.container.address, **more),
         shelf.container,
         shelf.tuning,
     )
+    return dict(state.columns)
 
 
 def test_every_object_of_the_window_is_looked_at(shelf: Shelf):
@@ -57,7 +59,7 @@ def test_a_schema_that_is_written_is_the_schema(shelf: Shelf):
     assert found(shelf, schema="a bigint") == {}
     assert found(shelf, format="text") == {}
     settings = ObjectsSourceSettings(url="file:///x/", schema="a bigint", metadata=["row"])
-    names = ReadSettings.of(settings, {}, "").schema.names
+    names = ReadSettings.of(settings, StreamState(), "").schema.names
     assert names == ["a", "object_row"]
 
 

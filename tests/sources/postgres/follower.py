@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager
 import psycopg
 
 from headwater.config.sources.postgres import PostgresSourceSettings
-from headwater.model.lsn_mark import LsnMark
-from headwater.model.marks import mark_from_json
+from headwater.model.marks import LsnMark, mark_from_json
 from headwater.model.progress import Lease
 from headwater.model.protocols.source import Claim
 from headwater.model.window import Window

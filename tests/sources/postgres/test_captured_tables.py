@@ -116,7 +116,7 @@ def test_a_large_table_is_copied_in_several_windows_while_others_go_on(sql, data
             if not follower.cycle():
                 break
             kinds.append(follower.mark.lsn > before)
-            if all(seen.copied_to is None and seen.landed is None for seen in follower.mark.tables.values()):
+            if all(seen.copied_to is None and seen.landed is None for seen in follower.mark.streams.values()):
                 break
         assert kinds[:6] == [False, True, False, True, False, True]
         follower.catch_up()
@@ -198,7 +198,7 @@ def test_a_key_that_changes_is_followed(sql, database, together):
         follower.catch_up()
         sql("UPDATE orders SET state = 'c' WHERE code = 1005")
         follower.catch_up()
-        assert follower.mark.tables["public.orders"].key == ("code",)
+        assert follower.mark.streams["public.orders"].key == ("code",)
         alive = {row["code"]: row["state"] for row in follower.table("public.orders") if row["state"]}
         expected = {row["code"]: row["state"] for row in source_table(database, "orders", "id")}
         assert expected.items() <= alive.items()
@@ -333,7 +333,7 @@ def test_ddl_that_slips_in_before_a_label_is_seen(sql, database, monkeypatch):
         monkeypatch.setattr(WalWindows, "following", late)
         assert follower.cycle()
         assert follower.mark.labels == ("month-end",)
-        assert "added with a value" in follower.mark.tables["public.orders"].stale
+        assert "added with a value" in follower.mark.streams["public.orders"].stale
         follower.catch_up()
         assert follower.table("public.orders") == source_table(database, "orders", "id")
 

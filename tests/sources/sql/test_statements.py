@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.model.marks import ColumnMark, SeenTransactions
+from headwater.model.marks import ColumnMark
+from headwater.model.seen_rows import SeenTransactions
 from headwater.model.types import Column, CursorType
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Subject

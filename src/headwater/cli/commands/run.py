@@ -17,8 +17,7 @@ import typer
 
 from headwater.cli.command import ProjectFlags
 from headwater.cli.output import Output, error_text, mark_json
-from headwater.model.lsn_mark import LsnMark
-from headwater.model.marks import ColumnMark, Json, Mark, ObjectsMark, StreamsMark
+from headwater.model.marks import ColumnMark, Json, LsnMark, Mark, ObjectsMark, StreamsMark
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def bound_text(mark: Mark) -> str:
     """`updated_at ≤ 2026-03-02 12:20:00Z`: how far a window goes, for people."""
     match mark:
         case StreamsMark():
-            return "; ".join(f"{stream}: {bound_text(bound)}" for stream, bound in sorted(mark.streams.items()))
+            return "; ".join(f"{stream}: {bound_text(bound)}" for stream, bound in sorted(mark.marks.items()))
         case ColumnMark() if isinstance(mark.value, dt.datetime):
             moment = mark.value.astimezone(dt.UTC) if mark.value.tzinfo else mark.value
             return f"{mark.column} ≤ {moment.isoformat(' ').replace('+00:00', 'Z')}"

@@ -153,7 +153,7 @@ class IcebergSink:
 
     def _name(self, attempt: Attempt, stream: str) -> TableName:
         end = attempt.window.end
-        others = end.streams if isinstance(end, StreamsMark) else end.tables if isinstance(end, LsnMark) else ()
+        others = end.marks if isinstance(end, StreamsMark) else end.streams if isinstance(end, LsnMark) else ()
         check_distinct(self._settings.table, [stream, *others])
         return table_for(self._settings.table, stream)
 

@@ -48,12 +48,6 @@ from headwater.sources.json.columns import (
 from headwater.sources.json.strict import Misfit, document, json_text
 
 _THREADS = 4
-_KEY = " key"  # behind a stream's name: Kafka's topics have no space in theirs
-
-
-def key_entry(stream: str) -> str:
-    """Under which name a mark holds the key of a stream, beside its columns."""
-    return stream + _KEY
 
 
 class ColumnInference:
@@ -191,15 +185,6 @@ def _names(payload: bytes) -> tuple[str, ...]:
         return tuple(name for name, _ in document(payload))
     except Misfit:
         return ()
-
-
-def known_key(entry: Mapping[str, tuple[int, str]] | None) -> tuple[str, ...]:
-    """A key as a mark holds it."""
-    return tuple(sorted(entry or {}, key=lambda name: (entry or {})[name]))
-
-
-def entry_of(key: Sequence[str]) -> dict[str, tuple[int, str]]:
-    return {name: (number, "key") for number, name in enumerate(key)}
 
 
 _KEPT_DIGITS = 15

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.config.sources.kafka import KafkaSourceSettings
 from headwater.model.rows import POSITION, Changes, OnReject, Rows, Split
+from headwater.model.stream_state import StreamState, positions
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.debezium.decoder import EventDecoder, EventFormat
 from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages
-from headwater.sources.debezium.inference import ColumnInference, entry_of, key_entry, known_key
-from headwater.sources.json.columns import Columns, ddl_of
+from headwater.sources.debezium.inference import ColumnInference
+from headwater.sources.json.columns import ddl_of
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
 from headwater.sources.kafka.decoder import (
     Message,
@@ -82,31 +82,25 @@ def _old_key(message: Message) -> bytes | None:
     return next((value for name, value in message.headers() or () if name == OLD_KEY_HEADER), None)
 
 
-def columns_after(
-    known: Mapping[str, Columns], ranges: Iterable[OffsetRange], reading: Reading, settings: KafkaSourceSettings
-) -> dict[str, Columns]:
-    """The columns and the key of every topic, with what the messages of the ranges bring."""
-    made = dict(known)
-    taken = set(settings.metadata_columns.values())
-    for topic, group in groupby(ranges, key=lambda each: each.topic):
-        look = ColumnInference(topic, settings.debezium, settings.schema)
-        for wanted in group if not look.complete else ():
-            for batch in messages(reading, wanted):
-                look.see([one.value() for one in batch], [one.key() for one in batch])
-        columns = look.columns(known.get(topic, {}), taken)
-        key = look.key(known_key(known.get(key_entry(topic))), columns)
-        made |= {name: found for name, found in ((topic, columns), (key_entry(topic), entry_of(key))) if found}
-    return made
+def state_after(
+    topic: str, known: StreamState, ranges: Iterable[OffsetRange], reading: Reading, settings: KafkaSourceSettings
+) -> StreamState:
+    """The columns and the key of a topic, with what the messages of the ranges bring."""
+    inference = ColumnInference(topic, settings.debezium, settings.schema)
+    for wanted in ranges if not inference.complete else ():
+        for batch in messages(reading, wanted):
+            inference.see([one.value() for one in batch], [one.key() for one in batch])
+    columns = inference.columns(known.columns, set(settings.metadata_columns.values()))
+    key = inference.key(known.key, columns)
+    return StreamState(columns=columns or known.columns, key_positions=positions(key) if key else known.key_positions)
 
 
-def decoding_of(settings: KafkaSourceSettings, topic: str, columns: Mapping[str, Columns]) -> EventMessageFormat | None:
+def decoding_of(settings: KafkaSourceSettings, topic: str, known: StreamState) -> EventMessageFormat | None:
     """None where nothing in the topic has been a change yet."""
-    found = columns.get(topic, {})
-    if settings.schema is None and not found:
+    if settings.schema is None and not known.columns:
         return None
-    table = schema_of(settings.schema or ddl_of(found))
+    table = schema_of(settings.schema or ddl_of(known.columns))
     # A truncation has no key, so that its columns can be NULL.
     nullable = pa.schema([field.with_nullable(True) for field in table])  # noqa: FBT003 - Arrow's own signature
-    key = known_key(columns.get(key_entry(topic)))
-    reading = EventFormat(topic, nullable, key, settings.schema is not None, settings.debezium)
+    reading = EventFormat(topic, nullable, known.key, settings.schema is not None, settings.debezium)
     return EventMessageFormat(reading, tuple(settings.metadata_columns.items()), settings.key_as)

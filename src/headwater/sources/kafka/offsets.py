@@ -140,11 +140,11 @@ def apart(window: Window, names: frozenset[str]) -> tuple[Window, Window]:
 
 
 def _only(mark: OffsetsMark, names: Collection[str]) -> OffsetsMark:
-    """What a mark holds of some topics; the key of a stream stands beside its columns, under its name and a word."""
+    """What a mark holds of some topics."""
     topics = {name: offsets for name, offsets in mark.topics.items() if name in names}
     ids = {name: known for name, known in mark.ids.items() if name in names}
-    columns = {entry: found for entry, found in mark.columns.items() if entry.partition(" ")[0] in names}
-    return OffsetsMark(topics, ids, columns)
+    streams = {name: state for name, state in mark.streams.items() if name in names}
+    return OffsetsMark(topics, ids, streams)
 
 
 def ends(begin: Mapping[Partition, int], topics: Topics, max_rows: int | None) -> dict[Partition, int]:

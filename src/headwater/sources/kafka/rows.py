@@ -15,9 +15,10 @@ from headwater.config.sources.kafka import ClientOptions, KafkaSourceSettings
 from headwater.model.errors import InputError
 from headwater.model.marks import OffsetsMark
 from headwater.model.rows import OnReject, Reject, Rows, Split
+from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.json.columns import Columns, ddl_of
+from headwater.sources.json.columns import ddl_of
 from headwater.sources.kafka.avro import Registry
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
 from headwater.sources.kafka.decoder import DecoderFactory, MessageFormat, plain_schema, refuse
@@ -31,14 +32,13 @@ def window_rows(
 ) -> Sequence[Rows]:
     """One Rows per topic that has something in the window. The window alone says what (G5)."""
     reading = reading_of(settings, options)
-    columns = window.end.columns if isinstance(window.end, OffsetsMark) else {}
     found: list[Rows] = []
     for topic, group in groupby(ranges(window), key=lambda each: each.topic):
-        parts = cut(list(group), cores, settings.splits)
+        parts, known = cut(list(group), cores, settings.splits), window.end.streams.get(topic, StreamState())
         if settings.format == "debezium":
-            found += _events(settings, topic, columns, reading, parts)
+            found += _events(settings, topic, known, reading, parts)
             continue
-        decoding = decoding_of(settings, folder, topic, columns.get(topic))
+        decoding = decoding_of(settings, folder, topic, known)
         found.append(_rows(decoding, tuple(KafkaSplit(part, decoding, reading) for part in parts)))
     return found
 
@@ -51,16 +51,17 @@ def replay_rows(
     settings: KafkaSourceSettings,
     folder: Path,
     rejects: Sequence[Reject],
-    columns: Mapping[str, Columns],
+    streams: Mapping[str, StreamState],
 ) -> Sequence[Rows]:
-    """One Rows per topic of the rejects; `columns` were inferred from the messages of each topic."""
+    """One Rows per topic of the rejects; `streams`: what was inferred from the messages of each topic."""
     ordered = sorted(rejects, key=lambda reject: reject.stream)
     found: list[Rows] = []
     for topic, group in groupby(ordered, key=lambda reject: reject.stream):
+        known = streams.get(topic, StreamState())
         if settings.format == "debezium":
-            found += _events_again(settings, topic, columns, tuple(group))
+            found += _events_again(settings, topic, known, tuple(group))
             continue
-        decoding = decoding_of(settings, folder, topic, columns.get(topic))
+        decoding = decoding_of(settings, folder, topic, known)
         found.append(_rows(decoding, (ReplaySplit(tuple(group), decoding),)))
     return found
 
@@ -68,23 +69,23 @@ def replay_rows(
 def _events(
     settings: KafkaSourceSettings,
     topic: str,
-    columns: Mapping[str, Columns],
+    known: StreamState,
     reading: Reading,
     parts: Sequence[OffsetRange],
 ) -> list[Rows]:
     """None where no message of the topic has been a change yet; a message that should have been one is rejected."""
     from headwater.sources.kafka.debezium import decoding_of as events_of
 
-    decoding = events_of(settings, topic, columns)
+    decoding = events_of(settings, topic, known)
     return [decoding.rows(tuple(KafkaSplit(part, decoding, reading) for part in parts))] if decoding else []
 
 
 def _events_again(
-    settings: KafkaSourceSettings, topic: str, columns: Mapping[str, Columns], rejects: tuple[Reject, ...]
+    settings: KafkaSourceSettings, topic: str, known: StreamState, rejects: tuple[Reject, ...]
 ) -> list[Rows]:
     from headwater.sources.kafka.debezium import decoding_of as events_of
 
-    decoding = events_of(settings, topic, columns)
+    decoding = events_of(settings, topic, known)
     return [decoding.rows((ReplaySplit(rejects, decoding),))] if decoding else []
 
 
@@ -100,15 +101,13 @@ def ranges(window: Window) -> list[OffsetRange]:
     ]
 
 
-def decoding_of(
-    settings: KafkaSourceSettings, folder: Path, topic: str, columns: Mapping[str, tuple[int, str]] | None = None
-) -> MessageFormat:
+def decoding_of(settings: KafkaSourceSettings, folder: Path, topic: str, known: StreamState) -> MessageFormat:
     """How the messages of a topic become rows: by the settings, or by the columns inferred from them."""
     avro = _avro(settings, folder) if settings.format == "avro" else None
     return MessageFormat(
         stream=topic,
         format=settings.format,
-        values=avro.columns if avro else _values(settings, columns),
+        values=avro.columns if avro else _values(settings, known),
         metadata=tuple(settings.metadata_columns.items()),
         key_as=settings.key_as,
         tombstones=settings.tombstones,
@@ -130,16 +129,16 @@ def _avro(settings: KafkaSourceSettings, folder: Path) -> AvroSettings:
     return AvroSettings(text, columns_of(text, str(file)), settings.avro_header, registry)
 
 
-def _values(settings: KafkaSourceSettings, columns: Mapping[str, tuple[int, str]] | None) -> pa.Schema:
+def _values(settings: KafkaSourceSettings, known: StreamState) -> pa.Schema:
     if settings.format in ("text", "binary"):
         return plain_schema(settings.format)
     if settings.schema is not None:
         return schema_of(settings.schema)
-    if columns is None:
+    if not known.columns:
         raise InputError(
             "kafka: messages cannot be tried again without a schema", hint="write schema: id bigint, name string, …"
         )
-    return schema_of(ddl_of(columns))
+    return schema_of(ddl_of(known.columns))
 
 
 def _rows(decoding: MessageFormat, splits: tuple[Split, ...]) -> Rows:

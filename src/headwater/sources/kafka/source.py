@@ -6,6 +6,7 @@ import datetime as dt
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +16,12 @@ from headwater.model.errors import HeadwaterError, InputError, SourceChanged, So
 from headwater.model.marks import Mark, OffsetsMark
 from headwater.model.protocols.source import Claim, Lag, Plan, StreamPlan
 from headwater.model.rows import Reject, Rows
+from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from headwater.sources.kafka.client import Broker, Log, Partition, Topic
 from headwater.sources.kafka.offsets import apart, begins, changed, ends, gaps, mark_of, since
 
 if TYPE_CHECKING:
-    from headwater.sources.json.columns import Columns
     from headwater.sources.kafka.client import OffsetRange, Reading
 
 _LOOKED_AT = {"json": 500_000, "debezium": 1_000_000}
@@ -113,26 +114,29 @@ class KafkaSource:
         from headwater.sources.kafka.rows import ranges, reading_of
 
         window = Window(kept.join(start), end)
-        reading, columns = reading_of(self._settings, self._options), kept.columns
+        reading, streams = reading_of(self._settings, self._options), dict(kept.streams)
         for topic, wanted in groupby(ranges(window), key=lambda each: each.topic):
             try:
-                columns = self._columns_after(columns, list(wanted), reading)
+                state = self._state_after(topic, streams.get(topic, StreamState()), list(wanted), reading)
+                if state != StreamState():
+                    streams[topic] = state
             except HeadwaterError as error:
                 if self.apart(window, frozenset()) is None or not is_of_one_stream(error):
                     raise
                 refused[topic] = error
-        return OffsetsMark(end.topics, end.ids, columns)
+        return replace(end, streams=streams)
 
-    def _columns_after(
-        self, known: Mapping[str, Columns], wanted: Sequence[OffsetRange], reading: Reading
-    ) -> Mapping[str, Columns]:
+    def _state_after(
+        self, topic: str, known: StreamState, wanted: Sequence[OffsetRange], reading: Reading
+    ) -> StreamState:
         if self._settings.format == "debezium":
-            from headwater.sources.kafka.debezium import columns_after as of_events
+            from headwater.sources.kafka.debezium import state_after
 
-            return of_events(known, wanted, reading, self._settings)
+            return state_after(topic, known, wanted, reading, self._settings)
         from headwater.sources.kafka.decoder import columns_after
 
-        return columns_after(known, wanted, reading, set(self._settings.metadata_columns.values()))
+        taken = set(self._settings.metadata_columns.values())
+        return replace(known, columns=columns_after({topic: known.columns}, wanted, reading, taken)[topic])
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
@@ -146,7 +150,7 @@ class KafkaSource:
         from headwater.sources.kafka.rows import replay_rows
 
         known = self._offsets(mark)
-        yield replay_rows(self._settings, self._folder, rejects, known.columns if known else {})
+        yield replay_rows(self._settings, self._folder, rejects, known.streams if known else {})
 
     def _rows(self, window: Window) -> Sequence[Rows]:
         from headwater.sources.kafka.rows import window_rows
@@ -166,7 +170,7 @@ class KafkaSource:
         # What the settings do not name now stays where it is.
         others = {name: offsets for name, offsets in known.topics.items() if name not in ours.topics}
         ids = {**{name: known.ids[name] for name in others if name in known.ids}, **moved.ids}
-        return OffsetsMark({**others, **moved.topics}, ids, known.columns)
+        return OffsetsMark({**others, **moved.topics}, ids, known.streams)
 
     def lag(self, mark: Mark | None) -> Sequence[Lag]:
         """Messages between the mark and the logs' ends, and the age of the oldest of them."""

@@ -25,6 +25,7 @@ from headwater.config.sources.objects import CsvSettings, ObjectMetadata, Object
 from headwater.model.errors import RunError, ValueNotKept
 from headwater.model.marks import Json
 from headwater.model.rows import Reject
+from headwater.model.stream_state import Columns, StreamState
 from headwater.sources import ddl_schema
 from headwater.sources.json.columns import ddl_of
 from headwater.sources.objects.tuning import DEFAULT, Tuning
@@ -71,10 +72,7 @@ METADATA_TYPES: Mapping[ObjectMetadata, pa.DataType] = {
     "modified": pa.timestamp("us", "UTC"),
     "row": pa.int64(),
 }
-KEY_PREFIX = " key "  # marks the key columns of change events among the columns of a mark
 _PLAIN_TYPES = {"text": pa.string(), "binary": pa.binary()}
-
-Columns = Mapping[str, tuple[int, str]]  # name → position in the order of inference, type
 
 
 @dataclass(frozen=True)
@@ -96,14 +94,14 @@ class ReadSettings:
 
     @classmethod
     def of(
-        cls, settings: ObjectsSourceSettings, columns: Columns, stream: str, tuning: Tuning = DEFAULT
+        cls, settings: ObjectsSourceSettings, known: StreamState, stream: str, tuning: Tuning = DEFAULT
     ) -> ReadSettings:
-        """`columns` are the inferred ones, for settings without a schema."""
-        events = _event_format(settings, columns, stream) if settings.format == "debezium" else None
+        """`known`: what was inferred, for settings without a schema."""
+        events = _event_format(settings, known, stream) if settings.format == "debezium" else None
         return cls(
             stream=stream,
             format=settings.format,
-            content=events.schema if events else _content_schema(settings, columns),
+            content=events.schema if events else _content_schema(settings, known.columns),
             metadata=tuple(settings.metadata_columns.items()),
             declared=settings.schema is not None,
             json_as=settings.json_as,
@@ -122,22 +120,14 @@ class ReadSettings:
         return pa.schema([*self.content, *metadata])
 
 
-def _event_format(settings: ObjectsSourceSettings, inferred: Columns, stream: str) -> EventFormat:
+def _event_format(settings: ObjectsSourceSettings, known: StreamState, stream: str) -> EventFormat:
     from headwater.sources.debezium.decoder import EventFormat
 
-    columns, key = split_key_columns(inferred)
     table = pa.schema([])
-    if settings.schema or columns:
-        table = ddl_schema.schema_of(settings.schema or ddl_of(columns))
+    if settings.schema or known.columns:
+        table = ddl_schema.schema_of(settings.schema or ddl_of(known.columns))
     nullable = pa.schema([field.with_nullable(True) for field in table])  # noqa: FBT003 - Arrow's own signature
-    return EventFormat(stream, nullable, key, settings.schema is not None, settings.debezium)
-
-
-def split_key_columns(columns: Columns) -> tuple[Columns, tuple[str, ...]]:
-    """Columns of change events, and the names of their key columns."""
-    key = sorted((number, name) for name, (number, _) in columns.items() if name.startswith(KEY_PREFIX))
-    others = {name: column for name, column in columns.items() if not name.startswith(KEY_PREFIX)}
-    return others, tuple(name.removeprefix(KEY_PREFIX) for _, name in key)
+    return EventFormat(stream, nullable, known.key, settings.schema is not None, settings.debezium)
 
 
 def _content_schema(settings: ObjectsSourceSettings, columns: Columns) -> pa.Schema:

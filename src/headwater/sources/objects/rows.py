@@ -70,7 +70,7 @@ def window_rows(
 ) -> Rows:
     """The rows of a window's bookmarks; `span` is its start and its end."""
     start, end = span
-    read_settings = ReadSettings.of(settings, end.columns, stream, tuning)
+    read_settings = ReadSettings.of(settings, end.state, stream, tuning)
     read = [page.filter(pc.equal(page["state"], "read")) for page in pages]
     rows = _rows(read_settings, plan_splits(iter(read), settings, container, read_settings, cores))
     if rows.objects is None or rows.changes is not None:

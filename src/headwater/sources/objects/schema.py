@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.stream_state import Columns, StreamState
 from headwater.sources.avro import CutShort, read_header
 from headwater.sources.ddl_schema import ddl_of, schema_of
-from headwater.sources.json.columns import Columns, Kinds, check_names, with_new
+from headwater.sources.json.columns import Kinds, check_names, with_new
 from headwater.sources.objects.content import (
     Content,
     ListedObject,
@@ -36,30 +38,30 @@ from headwater.storage.container import Container, ObjectChanged, ObjectGone, Ob
 _THREADS = 4  # parsers release Python's lock
 
 
-def infer_columns(
-    known: Columns,
+def infer_state(
+    known: StreamState,
     pages: Iterable[pa.Table],
     settings: ObjectsSourceSettings,
     container: Container,
     tuning: Tuning = DEFAULT,
-) -> dict[str, tuple[int, str]]:
+) -> StreamState:
     """The known columns, and the new ones of the objects. Unreadable objects add none; they fail later."""
     if settings.format in ("text", "binary") or (settings.schema is not None and settings.format != "debezium"):
-        return dict(known)
+        return known
     objects = [listed for page in pages for listed in _listed(page)]
     if settings.format == "debezium":
-        from headwater.sources.objects.formats.debezium import infer_columns as infer_event_columns
+        from headwater.sources.objects.formats.debezium import infer_state as infer_event_state
 
         fetched = fetch_objects(container, objects, settings.compression, tuning)
         contents = (content for _, content in fetched if not isinstance(content, ObjectFailed))
-        return dict(infer_event_columns(known, contents, settings, container.address))
+        return infer_event_state(known, contents, settings, container.address)
     if settings.format in ("parquet", "avro"):
         versions = [listed.version for listed in objects]
-        columns: Columns = merge_file_columns(known, versions, container, settings.format, settings.compression)
+        columns: Columns = merge_file_columns(known.columns, versions, container, settings.format, settings.compression)
     else:
-        columns = with_new(known, _kinds(objects, settings, container, tuning))
+        columns = with_new(known.columns, _kinds(objects, settings, container, tuning))
     check_names(container.address, columns, settings.metadata_columns.values())
-    return dict(columns)
+    return replace(known, columns=columns)
 
 
 def _kinds(

@@ -188,7 +188,7 @@ class ObjectsSource:
         from headwater.sources.objects.content import ReadSettings
         from headwater.sources.objects.rows import replay
 
-        yield replay(rejects, ReadSettings.of(self._settings, self._known(mark).columns, self.stream), self._container)
+        yield replay(rejects, ReadSettings.of(self._settings, self._known(mark).state, self.stream), self._container)
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `latest`, or a generation. Objects above it are read again, in their current versions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import Block, Ledger
 from headwater.model.marks import ObjectsMark
 from headwater.model.progress import Lease
+from headwater.model.stream_state import StreamState
 from headwater.progress.ledger import bookmark_schema
 from headwater.sources.objects.listing_diff import Difference, diff_listing, flat
 from headwater.sources.objects.tuning import DEFAULT, Tuning
@@ -249,14 +250,14 @@ def next_window(
     count = mark.count + (pc.sum(new).as_py() or 0) - (queued.num_rows - read.num_rows)
     # Events name their key columns even if the settings have a schema.
     declared = settings.schema is not None and settings.format != "debezium"
-    columns = mark.columns if declared else _infer_columns(mark, read, settings, container, tuning)
-    end = replace(mark, generation=generation, count=max(count, 0), columns=columns)
+    state = mark.state if declared else _infer_state(mark.state, read, settings, container, tuning)
+    end = replace(mark, generation=generation, count=max(count, 0)).with_state(state)
     return QueuedWindow(end, queued.num_rows, pc.sum(read["size"]).as_py() or 0, pages)
 
 
-def _infer_columns(
-    mark: ObjectsMark, read: pa.Table, settings: ObjectsSourceSettings, container: Container, tuning: Tuning
-) -> Mapping[str, tuple[int, str]]:
-    from headwater.sources.objects.schema import infer_columns
+def _infer_state(
+    known: StreamState, read: pa.Table, settings: ObjectsSourceSettings, container: Container, tuning: Tuning
+) -> StreamState:
+    from headwater.sources.objects.schema import infer_state
 
-    return infer_columns(mark.columns, [read], settings, container, tuning)
+    return infer_state(known, [read], settings, container, tuning)

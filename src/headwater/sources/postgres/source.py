@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import BadPosition, SourceChanged, UnknownName
-from headwater.model.lsn_mark import LsnMark, lsn_number, lsn_text
-from headwater.model.marks import Mark
+from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.marks import LsnMark, Mark
 from headwater.model.protocols.source import Claim, ComparisonPoint, CurrentRows, Lag, Plan, StreamPlan
 from headwater.model.rows import Rows
 from headwater.model.window import Window
@@ -80,7 +80,7 @@ class PostgresSource:
         now = read_tables(self._session, self._settings, known)
         if known is None or not known.slot:
             return self._copy_preview(known, now, sorted(now.tables), slot)
-        base = replace(known, tables=reconciled_tables(self._session, now, known))
+        base = replace(known, streams=reconciled_tables(self._session, now, known))
         wanted = self._copies.wanted(base, now)
         plan = self._copy_preview(known, now, wanted, slot) if wanted else self._wal_plan(known, base, slot)
         return plan or Plan(None, warnings=slot.warnings)
@@ -96,7 +96,7 @@ class PostgresSource:
         now = publish_tables(self._session, self._settings, known)
         begun = known is not None and bool(known.slot)
         if known is not None and begun:
-            base = replace(known, tables=reconciled_tables(self._session, now, known))
+            base = replace(known, streams=reconciled_tables(self._session, now, known))
         else:
             base = self._slot.begin(known)
         self._catalog_read_at = time.monotonic()
@@ -126,19 +126,19 @@ class PostgresSource:
         return slot.end == self._quiet_at and time.monotonic() - self._catalog_read_at < self._catalog_seconds
 
     def _wal_plan(self, known: LsnMark, base: LsnMark, slot: SlotCheck) -> Plan | None:
-        planned_wal = self._wal.following(known, base.tables, slot.end)
+        planned_wal = self._wal.following(known, base.streams, slot.end)
         if planned_wal is None:
             return None
         if planned_wal.end.labels or planned_wal.end.cut != known.cut:
             # A label or a comparison relies on this position: DDL may have run after the catalog was read.
             seen = reconciled_tables(self._session, read_tables(self._session, self._settings, known), known)
-            if seen != base.tables:
-                return self._wal_plan(known, replace(base, tables=seen), slot)
+            if seen != base.streams:
+                return self._wal_plan(known, replace(base, streams=seen), slot)
         window = Window(known, planned_wal.end)
         self._planned = (window, planned_wal)
         streams = [
             StreamPlan(stream, window, rows, f"the WAL up to {lsn_text(planned_wal.end.lsn)}")
-            for stream in sorted(planned_wal.end.tables)
+            for stream in sorted(planned_wal.end.streams)
             if (rows := planned_wal.rows_of(stream))
         ]
         return Plan(window, tuple(streams), more=planned_wal.more, warnings=planned_wal.warnings)
@@ -148,8 +148,8 @@ class PostgresSource:
         window = Window(base, end)
         streams = [
             StreamPlan(stream, window, _rows(now, stream), f"copied in the snapshot at {lsn_text(seen.copied)}")
-            for stream, seen in sorted(end.tables.items())
-            if stream in now.tables and seen != base.tables.get(stream) and seen.copied_to != 0
+            for stream, seen in sorted(end.streams.items())
+            if stream in now.tables and seen != base.streams.get(stream) and seen.copied_to != 0
         ]
         return Plan(window, tuple(streams), more=True, warnings=tuple(_why_again(base, wanted)))
 
@@ -187,14 +187,14 @@ class PostgresSource:
     @staticmethod
     def _is_copy(start: LsnMark | None, end: LsnMark) -> bool:
         """A window either copies tables or reads the WAL."""
-        before = start.tables if start else {}
+        before = start.streams if start else {}
         return (
             start is None
             or not start.slot
             or any(
                 stream not in before
                 or (seen.copied, seen.copied_to) != (before[stream].copied, before[stream].copied_to)
-                for stream, seen in end.tables.items()
+                for stream, seen in end.streams.items()
             )
         )
 
@@ -282,8 +282,8 @@ class PostgresSource:
 
 def _needed_from(mark: LsnMark) -> int:
     """The first LSN that some table still needs."""
-    waiting = [seen.copied for seen in mark.tables.values() if seen.copied_to is not None]
-    behind = [seen.landed for seen in mark.tables.values() if seen.landed is not None]
+    waiting = [seen.copied for seen in mark.streams.values() if seen.copied_to is not None]
+    behind = [seen.landed for seen in mark.streams.values() if seen.landed is not None]
     return min([mark.lsn, *waiting, *behind])
 
 
@@ -292,13 +292,13 @@ def _rows(now: TablesNow, stream: str) -> int | None:
 
 
 def _why_copy(mark: LsnMark | None, stream: str) -> str:
-    seen = mark.tables.get(stream) if mark else None
+    seen = mark.streams.get(stream) if mark else None
     return f"will be copied again: {seen.stale}" if seen and seen.stale else "will be copied"
 
 
 def _why_again(base: LsnMark, wanted: Sequence[str]) -> Iterator[str]:
     for stream in wanted:
-        seen = base.tables.get(stream)
+        seen = base.streams.get(stream)
         if seen and seen.stale:
             yield f"{stream}: copying the table again: {seen.stale}"
 
@@ -326,10 +326,10 @@ def _copied_again(
     """All tables, or some of them; if the slot or the server changed, all of them, through a new slot."""
     if mark is None:
         return None
-    unknown = [stream for stream in streams if stream not in mark.tables]
+    unknown = [stream for stream in streams if stream not in mark.streams]
     if unknown:
         raise UnknownName(
-            f"{unknown[0]} is not a captured table", hint=f"captured tables: {', '.join(sorted(mark.tables))}"
+            f"{unknown[0]} is not a captured table", hint=f"captured tables: {', '.join(sorted(mark.streams))}"
         )
     state = slot.state(mark)
     server = state.server
@@ -337,14 +337,14 @@ def _copied_again(
     if broken or not mark.slot:
         # LSNs of another history do not compare with those that have landed: all of them come after.
         other = (server.cluster, server.timeline) != (mark.cluster, mark.timeline) or server.lsn < mark.lsn
-        every = {stream: replace(table, stale=_AGAIN) for stream, table in mark.tables.items()}
+        every = {stream: replace(table, stale=_AGAIN) for stream, table in mark.streams.items()}
         era = mark.era + 1 if other and mark.cluster else mark.era
-        return LsnMark(0, turn=mark.turn + 1, era=era, cluster=mark.cluster, timeline=mark.timeline, tables=every)
+        return LsnMark(0, turn=mark.turn + 1, era=era, cluster=mark.cluster, timeline=mark.timeline, streams=every)
     tables = {
         stream: replace(table, stale=_AGAIN) if stream in streams or not streams else table
-        for stream, table in mark.tables.items()
+        for stream, table in mark.streams.items()
     }
-    return replace(mark, turn=mark.turn + 1, tables=tables, labels=())
+    return replace(mark, turn=mark.turn + 1, streams=tables, labels=())
 
 
 def _mark_at(text: str, mark: LsnMark, slot: GuardedSlot) -> LsnMark:

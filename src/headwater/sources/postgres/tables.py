@@ -17,7 +17,8 @@ from sqlglot.expressions import Column
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import InputError, SchemaRefused, SourceUnreachable, UnknownName
-from headwater.model.lsn_mark import LsnMark, TableState
+from headwater.model.marks import LsnMark
+from headwater.model.stream_state import TableState, numbered, positions
 from headwater.model.types import retyped_name, wider_type
 from headwater.pg import sql_text
 from headwater.pg.catalog import OPERATIONS, Publication, PublicationEntry, Table, read_publications, read_tables_by_oid
@@ -44,15 +45,15 @@ class TablesNow:
 
 def read_tables(session: PostgresSession, settings: PostgresSourceSettings, mark: LsnMark | None) -> TablesNow:
     """Read only; tables that are not published yet count as they will be."""
-    selected = tables_of(session, settings, mark.tables if mark else {})
+    selected = tables_of(session, settings, mark.streams if mark else {})
     return _now(settings, selected, read_publication(session, settings.publication_name))
 
 
 def publish_tables(session: PostgresSession, settings: PostgresSourceSettings, mark: LsnMark | None) -> TablesNow:
     """The same, after the publication was changed to what settings say. Refuses, by name, what cannot work (G12)."""
-    selected = tables_of(session, settings, mark.tables if mark else {})
+    selected = tables_of(session, settings, mark.streams if mark else {})
     publication = read_publication(session, settings.publication_name)
-    known = {stream: seen.published for stream, seen in mark.tables.items()} if mark else {}
+    known = {stream: seen.published for stream, seen in mark.streams.items()} if mark else {}
     wanted = publication_statements(
         settings, list(selected.tables.values()), publication, known, session.server_version
     )
@@ -106,7 +107,7 @@ def _remedy(table: Table) -> str:
 def reconciled_tables(session: PostgresSession, now: TablesNow, mark: LsnMark) -> dict[str, TableState]:
     """The mark's tables, with what only the catalog shows. Tables that settings no longer name are dropped."""
     made = {}
-    for stream, seen in mark.tables.items():
+    for stream, seen in mark.streams.items():
         table = now.tables.get(stream)
         if table is None:
             continue
@@ -264,7 +265,8 @@ Homes = tuple[tuple[str, str], ...]
 
 def learned(seen: TableState, stream: str, layout: Layout, kinds: Sequence[str], *, refuses: bool) -> TableState:
     """After rows of that layout."""
-    columns, shape, stale = seen.columns, dict(seen.shape), seen.stale
+    columns: Columns = seen.types
+    shape, stale = dict(seen.shape), seen.stale
     for column, kind in zip(layout.columns, kinds, strict=True):
         number, before = shape.get(column.name, (0, ""))
         if before and before != type_text(column):
@@ -272,7 +274,7 @@ def learned(seen: TableState, stream: str, layout: Layout, kinds: Sequence[str],
             _refuse_type(stream, column, columns[column.name], kind, refuses=refuses)
         shape[column.name] = (number, type_text(column))
         columns = with_column(columns, column.name, kind)
-    return replace(seen, columns=columns, shape=shape, stale=stale)
+    return replace(seen, columns=numbered(columns), shape=shape, stale=stale)
 
 
 def _refuse_type(stream: str, column: WalColumn, before: str, kind: str, *, refuses: bool) -> None:
@@ -325,15 +327,15 @@ def described(
     before: TableState | None, table: CatalogTable, kinds: Sequence[str], identity: str, copied: int
 ) -> TableState:
     """The table as it is copied, in columns that fit what landed of it before."""
-    columns = before.columns if before else {}
+    columns: Columns = before.types if before else {}
     for column, kind in zip(table.layout.columns, kinds, strict=True):
         columns = with_column(columns, column.name, kind)
     return TableState(
         oid=table.layout.oid,
         copied=copied,
-        columns=columns,
+        columns=numbered(columns),
         shape={column.name: (table.numbers[column.name], type_text(column)) for column in table.layout.columns},
-        key=table.key,
+        key_positions=positions(table.key),
         leaves=leaves_of(table),
         published=identity,
     )

@@ -13,10 +13,11 @@ from psycopg import sql
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SnapshotGone
-from headwater.model.lsn_mark import LsnMark, TableState, lsn_number, lsn_text
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.marks import LsnMark, Mark, mark_from_json
 from headwater.model.protocols.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.model.rows import OP, POSITION, SOURCE_TIME, MemorySplit, Reject, Rows, position
+from headwater.model.stream_state import TableState
 from headwater.sources.postgres.catalog import ROW, Kinds, stream_schema
 from headwater.sources.postgres.initial_copy.snapshot import CopySnapshot
 from headwater.sources.postgres.initial_copy.windows import CopyRequest, copied_rows
@@ -38,14 +39,14 @@ class SnapshotReader:
 
     def of(self, mark: LsnMark, stream: str, where: str = "") -> Rows:
         """All rows of a stream's table, or some of them."""
-        seen, table = mark.tables[stream], self.now.tables[stream]
+        seen, table = mark.streams[stream], self.now.tables[stream]
         kinds = self.kinds.of(table.layout, self.settings.as_text.get(stream, ()))
         conditions = [text for text in (self.settings.where.get(stream, ""), where) if text]
         order = CopyRequest(
             stream=stream,
             table=table,
             kinds=kinds,
-            homes=homes(seen.columns, table.layout, kinds),
+            homes=homes(seen.types, table.layout, kinds),
             schema=stream_schema(seen),
             where="\n) AND (\n".join(conditions),
             snapshot=self.snapshot.name,
@@ -78,7 +79,7 @@ class WalComparisonPoint:
         return isinstance(mark, LsnMark) and mark.lsn > self._place
 
     def streams(self, mark: Mark) -> Sequence[str]:
-        return sorted(mark.tables) if isinstance(mark, LsnMark) else ()
+        return sorted(mark.streams) if isinstance(mark, LsnMark) else ()
 
     def compared(self, mark: Mark) -> Sequence[Comparison | NotCompared]:
         assert isinstance(mark, LsnMark)  # noqa: S101 - `standing` saw it
@@ -87,7 +88,7 @@ class WalComparisonPoint:
                 f"the pipeline was just past {lsn_text(self._place)} when it was asked to stop there; nothing was compared",
                 hint="run verify again",
             )
-        return [self._one(mark, stream, seen) for stream, seen in sorted(mark.tables.items())]
+        return [self._one(mark, stream, seen) for stream, seen in sorted(mark.streams.items())]
 
     def _one(self, mark: LsnMark, stream: str, seen: TableState) -> Comparison | NotCompared:
         why = self._why_not(stream, seen)
@@ -118,7 +119,7 @@ def now_of_keys(rows: SnapshotReader, mark: LsnMark, keys: Mapping[str, pa.Table
         source = rows.of(mark, stream, among(wanted))
         found = [batch for split in source.splits or () for batch in split.read(rejects.append)]
         there = pa.Table.from_batches(found, source.schema).select(list(source.key))
-        aside = _keys_of(rejects, mark.tables[stream], source)
+        aside = _keys_of(rejects, mark.streams[stream], source)
         gone = _without(wanted.select(list(source.key)), pa.concat_tables([there, aside]))
         place = position(mark.place(rows.snapshot.lsn), _COPIED)
         held = MemorySplit((*found, *_deletes(gone, source.schema, place, rows.snapshot.moment)), tuple(rejects))
@@ -128,10 +129,9 @@ def now_of_keys(rows: SnapshotReader, mark: LsnMark, keys: Mapping[str, pa.Table
 
 def _keys_of(rejects: Sequence[Reject], seen: TableState, rows: Rows) -> pa.Table:
     """Of rows that are there, though they cannot be kept."""
-    texts = [json.loads(str(reject.place["row"])) for reject in rejects]
+    texts, types = [json.loads(str(reject.place["row"])) for reject in rejects], seen.types
     columns = [
-        typed(pa.array([str(row[name]).encode() for row in texts], pa.binary()), seen.columns[name]).array
-        for name in rows.key
+        typed(pa.array([str(row[name]).encode() for row in texts], pa.binary()), types[name]).array for name in rows.key
     ]
     return pa.table(columns, schema=pa.schema([rows.schema.field(name) for name in rows.key]))
 

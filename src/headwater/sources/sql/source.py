@@ -300,7 +300,7 @@ class SqlSource:
         if mark is None:
             return {}
         several = self._settings.tables is not None
-        stored = dict(mark.streams) if isinstance(mark, StreamsMark) else {self._only_stream: mark}
+        stored = dict(mark.marks) if isinstance(mark, StreamsMark) else {self._only_stream: mark}
         columns = {stream: known for stream, known in stored.items() if isinstance(known, ColumnMark)}
         if several is not isinstance(mark, StreamsMark) or len(columns) != len(stored):
             raise SourceChanged(

@@ -23,7 +23,8 @@ from headwater.sources.sql.dialects import (
 )
 
 if TYPE_CHECKING:
-    from headwater.model.marks import ColumnMark, SeenTransactions
+    from headwater.model.marks import ColumnMark
+    from headwater.model.seen_rows import SeenTransactions
     from headwater.sources.sql.dialects import Condition
 
 _XID_MASK = 0xFFFFFFFF

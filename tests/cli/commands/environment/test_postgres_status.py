@@ -10,8 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.model.lsn_mark import LsnMark, TableState, lsn_number
+from headwater.model.lsn import lsn_number
+from headwater.model.marks import LsnMark
 from headwater.model.secret import Secret
+from headwater.model.stream_state import TableState
 from headwater.pg.connection import PostgresSession
 from headwater.progress.sqlite import SqliteProgress
 from headwater.sources.postgres.guard.slot import create_slot, drop_slot
@@ -48,7 +50,7 @@ def standing(database: str, slot: str, tmp_path: Path) -> Standing:
         lsn = create_slot(session, slot)
         server = read_state(session, slot).server
         session.close()
-        mark = LsnMark(lsn, server.cluster, server.timeline, slot, tables=tables)
+        mark = LsnMark(lsn, server.cluster, server.timeline, slot, streams=tables)
         store = SqliteProgress(tmp_path / "progress.db")
         lease = store.acquire("shop", "test", 60)
         stored = store.load("shop")

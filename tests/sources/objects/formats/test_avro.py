@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.stream_state import StreamState
 from headwater.sources.avro import CutShort, _number, _Numbers, _sized, read_header
-from headwater.sources.objects.schema import infer_columns
+from headwater.sources.objects.schema import infer_state
 from tests.sources.objects.object_folder import Shelf
 
 
@@ -59,7 +60,7 @@ def with_codec(data: bytes, codec: str) -> bytes:
 
 def found(shelf: Shelf, known: dict | None = None) -> dict[str, tuple[int, str]]:
     chosen = ObjectsSourceSettings(url=shelf.container.address, format="avro")
-    return infer_columns(known or {}, shelf.pages(), chosen, shelf.container)
+    return dict(infer_state(StreamState(columns=known or {}), shelf.pages(), chosen, shelf.container).columns)
 
 
 def read(shelf: Shelf, **more: object) -> list[dict]:

@@ -16,7 +16,7 @@ from headwater.model.marks import ObjectsMark
 from headwater.model.protocols.source import Claim
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay, window_rows
-from headwater.sources.objects.schema import infer_columns
+from headwater.sources.objects.schema import infer_state
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
 from tests.sources.objects.object_folder import Shelf
 from tests.sources.objects.objects_source import Watcher
@@ -38,8 +38,8 @@ class Reader:
         self.mark = ObjectsMark(0)
 
     def poll(self) -> list[dict]:
-        columns = infer_columns(self.mark.columns, self.shelf.pages(), self.settings, self.shelf.container)
-        end = ObjectsMark.from_json(json.loads(json.dumps(ObjectsMark(1, columns=columns).to_json())))
+        state = infer_state(self.mark.state, self.shelf.pages(), self.settings, self.shelf.container)
+        end = ObjectsMark.from_json(json.loads(json.dumps(ObjectsMark(1).with_state(state).to_json())))
         self.rows = window_rows(
             list(self.shelf.pages()), self.settings, self.shelf.container, (self.mark, end), stream="orders", cores=2
         )
@@ -153,7 +153,7 @@ def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(shelf: Shelf
     chosen = ObjectsSourceSettings(
         url=shelf.container.address, format="debezium", schema="id int, v string", metadata=["row"]
     )
-    (rows,) = replay(shelf.rejects, ReadSettings.of(chosen, reader.mark.columns, "orders"), shelf.container)
+    (rows,) = replay(shelf.rejects, ReadSettings.of(chosen, reader.mark.state, "orders"), shelf.container)
     aside: list = []
     again = [row for split in rows.splits for batch in split.read(aside.append) for row in batch.to_pylist()]
     assert [(row["id"], row["v"], row["object_row"]) for row in again] == [(2, "x", 2)]

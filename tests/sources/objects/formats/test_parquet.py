@@ -16,7 +16,8 @@ import pytest
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import SourceUnreachable
-from headwater.sources.objects.schema import infer_columns
+from headwater.model.stream_state import StreamState
+from headwater.sources.objects.schema import infer_state
 from tests.sources.objects.object_folder import Shelf
 
 
@@ -33,7 +34,7 @@ def parquet(table: pa.Table | dict, **options: object) -> bytes:
 
 def found(shelf: Shelf, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
     chosen = ObjectsSourceSettings(url=shelf.container.address, format="parquet", **more)
-    return infer_columns(known or {}, shelf.pages(), chosen, shelf.container)
+    return dict(infer_state(StreamState(columns=known or {}), shelf.pages(), chosen, shelf.container).columns)
 
 
 def read(shelf: Shelf, **more: object) -> list[dict]:

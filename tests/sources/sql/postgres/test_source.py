@@ -79,7 +79,7 @@ def test_several_tables_move_on_their_own_and_new_ones_appear(database, connecti
         "sales.fresh": ["first"],
     }
     assert poller.poll_streams() == {}
-    assert sorted(poller.mark.streams) == ["public.c", "sales.a", "sales.b", "sales.fresh"]
+    assert sorted(poller.mark.marks) == ["public.c", "sales.a", "sales.b", "sales.fresh"]
     poller.mark = poller.source.position("sales.a=0", poller.mark)
     assert sorted(poller.poll_streams()) == ["sales.a"]
     connection.execute("ALTER TABLE sales.a RENAME id TO nr")

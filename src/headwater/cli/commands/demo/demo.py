@@ -253,7 +253,7 @@ def marks_table(mark: Mark | None, intent_end: Mark) -> str:
     """One line per stream: its mark, and the mark that the killed run intended."""
     if not isinstance(mark, StreamsMark) or not isinstance(intent_end, StreamsMark):
         return f"{mark} → {intent_end}"
-    rows = [(name, mark.streams.get(name, "none"), end) for name, end in sorted(intent_end.streams.items())]
+    rows = [(name, mark.marks.get(name, "none"), end) for name, end in sorted(intent_end.marks.items())]
     return table(("stream", "mark", "intended"), rows)
 
 

@@ -19,8 +19,7 @@ from headwater.pg.address import Login
 if TYPE_CHECKING:
     from headwater.api import Pipeline
     from headwater.config.sources.postgres import PostgresSourceSettings
-    from headwater.model.lsn_mark import LsnMark
-    from headwater.model.marks import Json
+    from headwater.model.marks import Json, LsnMark
     from headwater.pg.catalog import Facts
     from headwater.services.postgres_setup.preparation import Preparation, Request
     from headwater.services.postgres_setup.rules import Finding
@@ -225,7 +224,7 @@ def status(
 
 
 def _report_slot(pipeline: Pipeline) -> tuple[dict[str, Json], str]:
-    from headwater.model.lsn_mark import LsnMark
+    from headwater.model.marks import LsnMark
     from headwater.sources.postgres.guard.slot import slot_report
 
     settings, mark = pipeline.settings.source.postgres, pipeline.progress().mark
@@ -244,7 +243,7 @@ def _report_slot(pipeline: Pipeline) -> tuple[dict[str, Json], str]:
 def _slot_json(
     name: str, settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport
 ) -> dict[str, Json]:
-    from headwater.model.lsn_mark import lsn_text
+    from headwater.model.lsn import lsn_text
     from headwater.sources.postgres.guard.slot import behind_bytes, table_state
 
     server, slot, oldest = report.state.server, report.state.slot, report.state.server.oldest
@@ -290,7 +289,7 @@ def _slot_json(
         "behind_bytes": behind_bytes(report.state, mark),
         "tables": [
             {"stream": stream, "state": table_state(state)[0], "detail": table_state(state)[1]}
-            for stream, state in sorted(mark.tables.items() if mark else ())
+            for stream, state in sorted(mark.streams.items() if mark else ())
         ],
         "warnings": list(report.verdict.warnings),
         "error": error_json(report.verdict.error) if report.verdict.error else None,
@@ -304,8 +303,8 @@ def _slot_text(name: str, settings: PostgresSourceSettings, mark: LsnMark | None
     facts = _slot_facts(settings, mark, report)
     width = max(len(label) for label, _ in facts)
     lines += [f"  {label:<{width}}  {value}" for label, value in facts]
-    if mark and mark.tables:
-        rows = [(stream, *table_state(state)) for stream, state in sorted(mark.tables.items())]
+    if mark and mark.streams:
+        rows = [(stream, *table_state(state)) for stream, state in sorted(mark.streams.items())]
         lines += [f"  {line}" for line in table(("table", "state", ""), rows).splitlines()]
     lines += [f"  warning: {warning}" for warning in report.verdict.warnings]
     if report.verdict.error:
@@ -314,7 +313,7 @@ def _slot_text(name: str, settings: PostgresSourceSettings, mark: LsnMark | None
 
 
 def _slot_facts(settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport) -> list[tuple[str, str]]:
-    from headwater.model.lsn_mark import lsn_text
+    from headwater.model.lsn import lsn_text
     from headwater.sources.postgres.guard.checks import size_text
     from headwater.sources.postgres.guard.slot import behind_bytes
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
+from headwater.model.stream_state import StreamState, positions
 from headwater.sources.debezium.decoder import EventDecoder, EventFormat
 from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages, is_envelope
 from headwater.sources.debezium.inference import ColumnInference
-from headwater.sources.json.columns import Columns
-from headwater.sources.objects.content import KEY_PREFIX, BadRow, Content, ObjectFailed, split_key_columns
+from headwater.sources.objects.content import BadRow, Content, ObjectFailed
 from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, strip_bom
 from headwater.sources.objects.formats.json import elements, is_lines
 
@@ -74,7 +74,9 @@ def messages_of(lines: Sequence[Line]) -> Messages:
     return Messages([line.value for line in lines], lambda n: lines[n].key, lambda n: lines[n].old_key)
 
 
-def infer_columns(known: Columns, contents: Iterable[Content], settings: ObjectsSourceSettings, where: str) -> Columns:
+def infer_state(
+    known: StreamState, contents: Iterable[Content], settings: ObjectsSourceSettings, where: str
+) -> StreamState:
     """The known columns and key, and the new ones of the objects. Unreadable objects add none; they fail later."""
     inference = ColumnInference(where, settings.debezium, settings.schema)
     for content in contents if not inference.complete else ():
@@ -90,10 +92,8 @@ def infer_columns(known: Columns, contents: Iterable[Content], settings: Objects
             f"{where}: events of several tables: {', '.join(sorted(tables))}",
             hint="a stream is one table: use one pipeline per table, each with its url or pattern",
         )
-    columns, key = split_key_columns(known)
-    columns = inference.columns(columns, set(settings.metadata_columns.values()))
-    names = inference.key(key, columns)
-    return {**columns, **{KEY_PREFIX + name: (number, "key") for number, name in enumerate(names)}}
+    columns = inference.columns(known.columns, set(settings.metadata_columns.values()))
+    return StreamState(columns=columns, key_positions=positions(inference.key(known.key, columns)))
 
 
 _EVENT = tuple(f'{{"{name}":'.encode() for name in ("before", "after", "source", "op", "schema", "payload", "ts_ms"))

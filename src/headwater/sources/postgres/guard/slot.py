@@ -10,7 +10,9 @@ import psycopg
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import InputError
-from headwater.model.lsn_mark import LsnMark, TableState, lsn_number, lsn_text
+from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.marks import LsnMark
+from headwater.model.stream_state import TableState
 from headwater.pg.connection import PostgresSession, translated
 from headwater.sources.postgres.guard.checks import Verdict, judge
 from headwater.sources.postgres.guard.state import GuardState, read_state, with_timelines
@@ -86,12 +88,12 @@ class GuardedSlot:
             if error:
                 raise error
             place = slot.confirmed or slot.restart or 0
-        tables = mark.tables if mark else {}
+        tables = mark.streams if mark else {}
         known = mark or LsnMark(0)
         return replace(
             self.here(known, state),
             lsn=place,
-            tables={
+            streams={
                 stream: replace(table, stale=table.stale or "the slot was created again")
                 for stream, table in tables.items()
             },

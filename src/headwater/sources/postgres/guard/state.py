@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headwater.model.lsn_mark import LsnMark, lsn_number
+from headwater.model.lsn import lsn_number
+from headwater.model.marks import LsnMark
 from headwater.model.secret import Secret, masked
 from headwater.pg.connection import PostgresSession, connect_replication, translated
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SnapshotGone
-from headwater.model.lsn_mark import LsnMark, TableState
+from headwater.model.marks import LsnMark
 from headwater.model.rows import CHANGE_COLUMNS, POSITION, Changes, Rows
 from headwater.model.secret import Secret
+from headwater.model.stream_state import TableState
 from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, ROW, CatalogTable, Kinds, stream_schema
 from headwater.sources.postgres.initial_copy.pages import CopiedColumn, cut_pages, split_ranges
 from headwater.sources.postgres.initial_copy.reader import CopySession, interrupted
@@ -135,19 +136,19 @@ class CopyWindows:
         return [
             stream
             for stream in now.tables
-            if stream not in mark.tables or mark.tables[stream].stale or mark.tables[stream].copied_to is not None
+            if stream not in mark.streams or mark.streams[stream].stale or mark.streams[stream].copied_to is not None
         ]
 
     def under_way(self, mark: LsnMark) -> bool:
         """Whether some window of a copy has landed, and its snapshot is there for the next."""
-        return any(t.copied_to is not None and self._is_open(t.copied) for t in mark.tables.values())
+        return any(t.copied_to is not None and self._is_open(t.copied) for t in mark.streams.values())
 
     def following(self, mark: LsnMark, now: TablesNow, streams: Sequence[str]) -> LsnMark:
         """The mark behind the next window, which copies as much of these tables as settings allow."""
         if not self.under_way(mark):
             mark = self._begin(mark, now, streams)
         assert self._copied is not None  # noqa: S101 - it has begun
-        tables, budget = dict(mark.tables), self._settings.copy_bytes
+        tables, budget = dict(mark.streams), self._settings.copy_bytes
         for stream, table in self._copied.tables.items():
             seen = tables[stream]
             if seen.copied_to is None or budget <= 0:
@@ -157,7 +158,7 @@ class CopyWindows:
             # What the WAL brought for other tables meanwhile is still to come for this one.
             landed = seen.copied if upto is None and mark.lsn > seen.copied else None
             tables[stream] = replace(seen, copied_to=upto, landed=landed)
-        return replace(mark, turn=mark.turn + 1, tables=tables, labels=())
+        return replace(mark, turn=mark.turn + 1, streams=tables, labels=())
 
     def _begin(self, mark: LsnMark, now: TablesNow, streams: Sequence[str]) -> LsnMark:
         """Export a snapshot for all of these tables."""
@@ -167,11 +168,11 @@ class CopyWindows:
         as_text = self._settings.as_text
         kinds = {stream: self._kinds.of(table.layout, as_text.get(stream, ())) for stream, table in wanted.items()}
         self._copied = _Copied(snapshot, wanted, kinds)
-        tables = {stream: seen for stream, seen in mark.tables.items() if stream in now.tables}
+        tables = {stream: seen for stream, seen in mark.streams.items() if stream in now.tables}
         for stream, table in wanted.items():
             seen = described(tables.get(stream), table, kinds[stream], now.identities[stream], snapshot.lsn)
             tables[stream] = replace(seen, copied_to=0)
-        return replace(mark, tables=tables)
+        return replace(mark, streams=tables)
 
     def rows(self, start: LsnMark | None, end: LsnMark) -> Sequence[Rows]:
         """Of the pages between the two marks."""
@@ -191,8 +192,8 @@ class CopyWindows:
         copied = self._copied
         assert copied is not None  # noqa: S101 - a copy was planned here
         requested = []
-        for stream, seen in sorted(end.tables.items()):
-            first = self._first_page(start.tables.get(stream) if start else None, seen)
+        for stream, seen in sorted(end.streams.items()):
+            first = self._first_page(start.streams.get(stream) if start else None, seen)
             if seen.copied == copied.snapshot.lsn and first is not None and first != seen.copied_to:
                 requested.append(self._request(stream, seen, first, end.place(seen.copied)))
         return requested
@@ -209,7 +210,7 @@ class CopyWindows:
             stream=stream,
             table=table,
             kinds=kinds,
-            homes=homes(seen.columns, table.layout, kinds),
+            homes=homes(seen.types, table.layout, kinds),
             schema=stream_schema(seen),
             where=self._settings.where.get(stream, ""),
             snapshot=copied.snapshot.name,

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SourceChanged
-from headwater.model.lsn_mark import LastCommit, LsnMark, TableState, lsn_text
+from headwater.model.lsn import LastCommit, lsn_text
+from headwater.model.marks import LsnMark
 from headwater.model.rows import Changes, Rows
 from headwater.model.secret import masked
+from headwater.model.stream_state import TableState, positions
 from headwater.pg.connection import COPY_AGAIN, connect, translated
 from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, Kinds, Layout, stream_schema
 from headwater.sources.postgres.guard.wal_messages import Cut, Label, parse_note
@@ -61,17 +63,17 @@ class WalWindows:
         """
         size = self._settings.window
         upto = _before(start.lsn + size, flushed)
-        found = self._read(start, start.tables, upto)
+        found = self._read(start, start.streams, upto)
         self._check_history(start, found)
         while upto is not None and not _brings(found, start):
             size *= 2  # transactions come whole: one that commits far behind is waited for
             upto = _before(start.lsn + size, flushed)
-            found = self._read(start, start.tables, upto)
+            found = self._read(start, start.streams, upto)
         place = _cut_before(found, start)
         if not _brings(found, start) or (place is None and _is_not_worth_it(found, start)):
             return None
         if place is not None:
-            found = self._read(start, start.tables, place)
+            found = self._read(start, start.streams, place)
             window = self._of_one_key(start, tables, found, place, more=True)
             return replace(window, end=replace(window.end, cut=place)) if window.end.lsn == place else window
         labelled = any(isinstance(_note(note), Label) for note in found.notes)  # it was read no further than that
@@ -92,7 +94,7 @@ class WalWindows:
 
     def again(self, start: LsnMark, end: LsnMark) -> WalWindow:
         """A window that was planned before, perhaps by another process. Raises SourceChanged where the WAL is another."""
-        keyed = _with_keys(start.tables, {stream: table.key for stream, table in end.tables.items()})
+        keyed = _with_keys(start.streams, {stream: table.key for stream, table in end.streams.items()})
         found = self._read(start, keyed, end.lsn)
         last = _seen(found)
         if end.commit not in (None, start.commit, last):
@@ -109,7 +111,7 @@ class WalWindows:
         for segment in window.segments:
             if segment.rows or segment.rejects:
                 streams.setdefault(segment.stream, []).append(segment)
-        tables = window.end.tables
+        tables = window.end.streams
         return [self._stream_rows(stream, tables[stream], found) for stream, found in sorted(streams.items())]
 
     def _stream_rows(self, stream: str, table: TableState, segments: Sequence[Segment]) -> Rows:
@@ -122,27 +124,29 @@ class WalWindows:
             for split in cut(
                 segment,
                 max(1, round(parts * segment.rows / max(total, 1))),
-                homes(table.columns, segment.layout, segment.kinds),
+                homes(table.types, segment.layout, segment.kinds),
                 schema,
             )
         ]
-        changes = Changes(tuple(table.columns), EVENT_KEY, ARRIVAL)
+        changes = Changes(tuple(table.types), EVENT_KEY, ARRIVAL)
         return Rows(stream, schema, table.key, splits=tuple(splits), changes=changes)
 
     def _of_one_key(
         self, start: LsnMark, tables: Tables, found: WalRead, place: int | None, *, more: bool
     ) -> WalWindow:
         """A window has one key per stream: where a table's key changes, another window begins."""
-        changed = next((one for one in found.segments if not _has_key(one, start.tables)), None)
+        changed = next((one for one in found.segments if not _has_key(one, start.streams)), None)
         if changed is None:
             return WalWindow(self._end(start, tables, found, place), found.segments, more)
         if found.first_new is not None and found.first_new.lsn < changed.first:
-            before = self._read(start, start.tables, changed.first)
+            before = self._read(start, start.streams, changed.first)
             return WalWindow(self._end(start, tables, before, changed.first), before.segments, more=True)
         key = _identity(changed.layout)
-        keyed = _with_keys(start.tables, {changed.stream: key})
+        keyed = _with_keys(start.streams, {changed.stream: key})
         found = self._read(start, keyed, found.last.end if found.last else None)
-        stale = replace(tables[changed.stream], key=key, stale=f"its key is now ({', '.join(key)})")
+        stale = replace(
+            tables[changed.stream], key_positions=positions(key), stale=f"its key is now ({', '.join(key)})"
+        )
         # Changes by the former key in the same transaction have no place here: the copy that follows holds what they did.
         found = replace(found, segments=_of_these_keys(found, keyed))
         end = self._end(start, {**tables, changed.stream: stale}, found, place)
@@ -164,7 +168,7 @@ class WalWindows:
             lsn=lsn,
             turn=start.turn if lsn > start.lsn else start.turn + 1,
             commit=last if new else start.commit,
-            tables=seen,
+            streams=seen,
             labels=labels,
         )
 
@@ -206,13 +210,13 @@ def _before(lsn: int, end: int) -> int | None:
 
 
 def _brings(found: WalRead, start: LsnMark) -> bool:
-    behind = any(table.landed is not None for table in start.tables.values())
+    behind = any(table.landed is not None for table in start.streams.values())
     return behind or found.first_new is not None
 
 
 def _is_not_worth_it(found: WalRead, start: LsnMark) -> bool:
     """Transactions without a row or a word for us, which move the slot by less than a WAL segment."""
-    behind = any(table.landed is not None for table in start.tables.values())
+    behind = any(table.landed is not None for table in start.streams.values())
     said = any(isinstance(_note(note), Label) for note in found.notes)
     brings = behind or said or any(segment.rows or segment.rejects for segment in found.segments)
     return not brings and found.last is not None and found.last.end - start.lsn < _SEGMENT_BYTES
@@ -247,4 +251,7 @@ def _of_these_keys(found: WalRead, tables: Tables) -> tuple[Segment, ...]:
 
 
 def _with_keys(tables: Tables, keys: Mapping[str, tuple[str, ...]]) -> Tables:
-    return {stream: replace(table, key=keys[stream]) if stream in keys else table for stream, table in tables.items()}
+    return {
+        stream: replace(table, key_positions=positions(keys[stream])) if stream in keys else table
+        for stream, table in tables.items()
+    }
