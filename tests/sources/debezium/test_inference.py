@@ -189,8 +189,7 @@ def without_whole_doubles(kinds):
 
 
 def test_a_whole_number_that_no_double_holds_is_seen_among_fractions():
-    found = Rows()
-    found.see([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
+    found = Rows.seen([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
     assert found.kinds == {"a": {"double", "long bigint"}}
 
 
@@ -198,8 +197,7 @@ def test_a_whole_number_that_no_double_holds_is_seen_among_fractions():
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
 @example([{"a": 0}, {"a": 0.0}])
 def test_kinds_found_by_arrow_are_those_found_one_by_one(found):
-    quickly = Rows()
-    quickly.see([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(found)])
+    quickly = Rows.seen([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(found)])
     exactly: dict = {}
     observe([json.dumps(row).encode() for row in found], exactly)
     assert without_whole_doubles(quickly.kinds) == without_whole_doubles(exactly)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.config.sources.kafka import DebeziumSettings
+from headwater.model.bisect import bisect
 from headwater.model.types import MAX_DECIMAL_DIGITS, can_widen
 from headwater.sources.ddl_schema import ddl_of
 from headwater.sources.debezium import conversions
@@ -301,14 +302,10 @@ _SHOWN_VALUE = 60
 
 def convert_exact(kind: FieldType, array: pa.Array) -> tuple[pa.Array, list[int]]:
     """The column, NULL in place of values that have none; and their places (G8)."""
-    try:
-        return kind.converted(array), []
-    except (ValueError, ArithmeticError):
-        if len(array) <= 1:
-            return pa.nulls(len(array), kind.column), [*range(len(array))]
-    middle = len(array) // 2
-    (left, bad), (right, more) = convert_exact(kind, array[:middle]), convert_exact(kind, array[middle:])
-    return pa.concat_arrays([left, right]), [*bad, *(middle + place for place in more)]
+    parts = list(bisect(array, kind.converted, (ValueError, ArithmeticError)))
+    columns = [pa.nulls(len(part.items), kind.column) if part.result is None else part.result for part in parts]
+    bad = [part.begin for part in parts if part.result is None and len(part.items)]
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns), bad
 
 
 def conversion_error(name: str, kind: FieldType, value: pa.Scalar) -> str:

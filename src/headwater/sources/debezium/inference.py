@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headwater.config.sources.kafka import DebeziumSettings
+from headwater.model.bisect import bisect
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.rows import CHANGE_COLUMNS
 from headwater.sources.ddl_schema import ddl_of, schema_of
@@ -41,6 +42,7 @@ from headwater.sources.json.columns import (
     check_names,
     has_constants,
     is_utf8,
+    merge_kinds,
     observe,
     one_line_each,
     with_new,
@@ -204,24 +206,16 @@ class Rows:
     def seen(cls, payloads: Sequence[bytes]) -> Rows:
         """In events: rows after the changes, and before."""
         made = cls()
-        made.see(payloads)
+        for part in bisect(payloads, _guessed, smallest=_FEW):
+            if part.result is not None:
+                made.add(part.result)
+            else:
+                for payload in part.items:
+                    made._observe(payload)
         return made
 
-    def see(self, payloads: Sequence[bytes]) -> None:
-        found = _guessed(payloads)
-        if found is not None:
-            self.add(found)
-        elif len(payloads) <= _FEW:
-            for payload in payloads:
-                self._observe(payload)
-        else:
-            middle = len(payloads) // 2
-            self.see(payloads[:middle])
-            self.see(payloads[middle:])
-
     def add(self, other: Rows) -> None:
-        for name, seen in other.kinds.items():
-            self.kinds.setdefault(name, set()).update(seen)
+        merge_kinds(self.kinds, other.kinds)
         self.tables |= other.tables
 
     def _observe(self, payload: bytes) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol, cast
@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from headwater.model.bisect import Part, bisect
 from headwater.model.errors import InputError
 from headwater.sources.ddl_schema import quoted
 from headwater.sources.json.strict import Misfit, StrictJson, document, is_number
@@ -80,32 +81,21 @@ class JsonDecoder:
     def _parsed(self, values: Sequence[bytes]) -> ParsedJson:
         parsed = ParsedJson()
         slow = 0
-        for begin, end in self._parts(values, 0, len(values), parsed):
-            slow += end - begin
-            self._one_by_one(values, begin, end, parsed)
+        parts: Iterable[Part[Sequence[bytes], pa.RecordBatch]] = [Part(0, values, None)]
+        for part in bisect(values, self._fast.parse, smallest=_FEW) if self._use_fast else parts:
+            if part.result is not None:
+                parsed.batches.append(part.result)
+            else:
+                slow += len(part.items)
+                self._one_by_one(part.items, part.begin, parsed)
         self._use_fast = self._use_fast and slow * _MOSTLY <= len(values) + _FEW
         return parsed
 
-    def _parts(self, values: Sequence[bytes], begin: int, end: int, parsed: ParsedJson) -> Iterator[tuple[int, int]]:
-        """Parse what can be parsed at once; give the small parts that need a closer look, in order."""
-        if begin == end:
-            return
-        some = values if end - begin == len(values) else values[begin:end]
-        batch = self._fast.parse(some) if self._use_fast else None
-        if batch is not None:
-            parsed.batches.append(batch)
-        elif end - begin <= _FEW or not self._use_fast:
-            yield begin, end
-        else:
-            middle = (begin + end) // 2
-            yield from self._parts(values, begin, middle, parsed)
-            yield from self._parts(values, middle, end, parsed)
-
-    def _one_by_one(self, values: Sequence[bytes], begin: int, end: int, parsed: ParsedJson) -> None:
+    def _one_by_one(self, values: Sequence[bytes], begin: int, parsed: ParsedJson) -> None:
         rows = []
-        for index in range(begin, end):
+        for index, value in enumerate(values, start=begin):
             try:
-                rows.append(self._strict.row(values[index]))
+                rows.append(self._strict.row(value))
             except Misfit as misfit:
                 parsed.rejected.append((index, str(misfit)))
         if rows:
@@ -291,6 +281,12 @@ def observe(values: Iterable[bytes | None], kinds: Kinds) -> None:
             seen = kinds.setdefault(name, set())
             if held is not None:
                 seen.add(_kind(held))
+
+
+def merge_kinds(kinds: Kinds, more: Kinds) -> None:
+    """Add what other values were seen with."""
+    for name, seen in more.items():
+        kinds.setdefault(name, set()).update(seen)
 
 
 def with_new(known: Columns, kinds: Mapping[str, set[str]]) -> Columns:

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.config.sources.objects import CsvSettings
-from headwater.sources.json.columns import EXACT_IN_DOUBLE, Kinds
+from headwater.model.bisect import bisect
+from headwater.sources.json.columns import EXACT_IN_DOUBLE, Kinds, merge_kinds
 from headwater.sources.json.strict import Misfit, Texts
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
 from headwater.sources.objects.formats.base import Decoded, DecodedRows, concat_decoded, decode_each
@@ -135,18 +136,12 @@ class TextColumn:
     def convert(self, values: pa.Array) -> tuple[pa.Array, Misfits]:
         """Binary values as the column's type; misfits are NULL there, with their reasons."""
         misfits: Misfits = {}
-        parts = list(self._parts(values, 0, misfits))
-        made = pa.concat_arrays(parts) if parts else pa.array([], self._field.type)
+        parts = [
+            self._convert_each(part.items, part.begin, misfits) if part.result is None else part.result
+            for part in bisect(values, self._cast_all, smallest=_FEW)
+        ]
+        made = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         return made, {place: f"{self._field.name}: {why}" for place, why in misfits.items()}
-
-    def _parts(self, values: pa.Array, begin: int, misfits: Misfits) -> list[pa.Array]:
-        made = self._cast_all(values)
-        if made is not None:
-            return [made]
-        if len(values) <= _FEW:
-            return [self._convert_each(values, begin, misfits)]
-        half = len(values) // 2
-        return self._parts(values[:half], begin, misfits) + self._parts(values[half:], begin + half, misfits)
 
     def _cast_all(self, values: pa.Array) -> pa.Array | None:
         kind = self._field.type
@@ -210,8 +205,7 @@ def infer_csv(contents: Sequence[Content], settings: CsvSettings) -> Kinds:
     together, alone = join(contents, settings)
     for content in [*(group.content for group in together), *(contents[number] for number in alone)]:
         try:
-            for name, seen in _of_one(content, settings).items():
-                kinds.setdefault(name, set()).update(seen)
+            merge_kinds(kinds, _of_one(content, settings))
         except ObjectFailed:
             continue  # it fails with a reason when it is read
     return kinds

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from headwater.model.bisect import bisect
 from headwater.model.types import MAX_DECIMAL_DIGITS, can_widen
 from headwater.sources.ddl_schema import ddl_of
 from headwater.sources.objects.content import BadRow, ObjectFailed
@@ -127,7 +128,7 @@ class Conformer:
                 columns.append(pa.nulls(batch.num_rows, field.type))
                 continue
             misfits: dict[int, str] = {}
-            parts = _cast_exactly(batch.column(index), field.type, 0, misfits)
+            parts = _cast_exactly(batch.column(index), field.type, misfits)
             columns.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
             reasons = {**{n: f"{field.name}: {reason}" for n, reason in misfits.items()}, **reasons}
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -139,20 +140,14 @@ class Conformer:
         return Decoded([DecodedRows.of_one(rows.filter(pa.array(good)), numbers[good])], bad)
 
 
-def _cast_exactly(values: pa.Array, type_: pa.DataType, begin: int, misfits: dict[int, str]) -> list[pa.Array]:
-    """Cast all values at once, or by halves down to the misfits."""
+def _cast_exactly(values: pa.Array, type_: pa.DataType, misfits: dict[int, str]) -> list[pa.Array]:
+    """The values in order; misfits are NULL."""
     try:
-        return [_cast(values, type_)]
+        parts = list(bisect(values, lambda some: _cast(some, type_), pa.ArrowInvalid))
     except pa.ArrowNotImplementedError as error:
         raise ObjectFailed(f"{values.type} cannot be read as {type_}: {error}") from None
-    except pa.ArrowInvalid as error:
-        if len(values) == 1:
-            misfits[begin] = str(error).splitlines()[0]
-            return [pa.nulls(1, type_)]
-    half = len(values) // 2
-    return _cast_exactly(values[:half], type_, begin, misfits) + _cast_exactly(
-        values[half:], type_, begin + half, misfits
-    )
+    misfits.update({part.begin: str(part.error).splitlines()[0] for part in parts if part.result is None})
+    return [pa.nulls(1, type_) if part.result is None else part.result for part in parts]
 
 
 def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -15,11 +15,13 @@ import json
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from headwater.sources.json.columns import ArrowJson, JsonDecoder, Kinds, guessed_kinds, observe, odd_lines
+from headwater.model.bisect import bisect
+from headwater.sources.json.columns import ArrowJson, JsonDecoder, Kinds, guessed_kinds, merge_kinds, observe, odd_lines
 from headwater.sources.json.strict import Misfit, document
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
 from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, strip_bom
@@ -76,37 +78,28 @@ class JsonObjects:
 
     def _joined(self, texts: Sequence[bytes], decoded: Decoded) -> list[int]:
         """Parse plain objects; return the numbers of the others, and of those that Arrow refuses."""
-        found = joined_lines(texts)
-        if not found.odd and self._parsed(found.joined, np.arange(len(texts)), found.lines, decoded):
-            return []
-        plain = found.plain
-        refused = list(self._refused(found, plain, decoded))
-        self._join = len(refused) * _REFUSED_FRACTION <= len(plain) + _REFUSED_MINIMUM
-        return sorted([*found.odd, *refused])
-
-    def _refused(self, found: JoinedLines, plain: list[int], decoded: Decoded) -> Iterator[int]:
-        """Parse what Arrow accepts, in ever smaller groups; yield the objects that it refuses alone, too."""
-        waiting = [plain]
-        while waiting:
-            some = waiting.pop()
-            joined = b"".join([found.ended[number] for number in some])
-            if not some or self._parsed(joined, np.array(some), found.lines[some], decoded):
-                continue
-            if len(some) == 1:
-                yield some[0]
-                continue
-            at = self._fast.stopped_at
-            if at is None:
-                waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
+        lines = joined_lines(texts)
+        plain, refused = lines.plain, []
+        parse, refused_object = partial(self._parse_plain, lines), partial(self._refused_object, lines)
+        for part in bisect(plain, parse, bad_item=refused_object) if plain else ():
+            if part.result is None:
+                refused += part.items
             else:
-                place = min(int(np.searchsorted(np.cumsum(found.lines[some]), at, side="right")), len(some) - 1)
-                waiting += [some[place + 1 :], some[place : place + 1], some[:place]]
+                decoded.parts.append(part.result)
+        self._join = len(refused) * _REFUSED_FRACTION <= len(plain) + _REFUSED_MINIMUM
+        return sorted([*lines.odd, *refused])
 
-    def _parsed(self, joined: bytes, owners: np.ndarray, counts: np.ndarray, decoded: Decoded) -> bool:
-        rows = self._fast.parse_lines(joined, int(counts.sum()))
-        if rows is not None:
-            decoded.parts.append(DecodedRows(rows, owners, counts))
-        return rows is not None
+    def _parse_plain(self, lines: JoinedLines, numbers: list[int]) -> DecodedRows | None:
+        counts = lines.counts[numbers]
+        rows = self._fast.parse_lines(lines.of(numbers), int(counts.sum()))
+        return None if rows is None else DecodedRows(rows, np.array(numbers), counts)
+
+    def _refused_object(self, lines: JoinedLines, numbers: list[int]) -> int | None:
+        """The object with the row that Arrow reported, as an index of these."""
+        row = self._fast.stopped_at
+        if row is None:
+            return None
+        return min(int(np.searchsorted(np.cumsum(lines.counts[numbers]), row, side="right")), len(numbers) - 1)
 
     def _decode_strictly(self, texts: Sequence[bytes], some: Sequence[int], decoded: Decoded) -> None:
         values: list[bytes] = []
@@ -157,14 +150,17 @@ class JoinedLines:
 
     ended: list[bytes]  # each object
     joined: bytes  # all of them
-    lines: np.ndarray  # of each object
-    odd: list[int]  # objects with lines that do not begin with `{` and end with `}`
+    counts: np.ndarray  # the lines of each object
+    odd: frozenset[int]  # objects with lines that do not begin with `{` and end with `}`
 
     @property
     def plain(self) -> list[int]:
         """All other objects."""
-        odd = set(self.odd)
-        return [number for number in range(len(self.ended)) if number not in odd]
+        return [number for number in range(len(self.ended)) if number not in self.odd]
+
+    def of(self, numbers: Sequence[int]) -> bytes:
+        """Some objects."""
+        return self.joined if len(numbers) == len(self.ended) else b"".join([self.ended[n] for n in numbers])
 
 
 def joined_lines(texts: Sequence[bytes]) -> JoinedLines:
@@ -177,9 +173,9 @@ def joined_lines(texts: Sequence[bytes]) -> JoinedLines:
     ends = np.cumsum(np.fromiter(map(len, ended), np.int64, len(ended)))
     letters = np.frombuffer(joined, np.uint8)
     newlines = np.flatnonzero(letters == _NEWLINE)
-    lines = np.diff(np.searchsorted(newlines, ends), prepend=0)
+    counts = np.diff(np.searchsorted(newlines, ends), prepend=0)
     odd = np.searchsorted(ends, newlines[odd_lines(letters, newlines)], side="right")
-    return JoinedLines(ended, joined, lines, np.unique(odd).tolist())
+    return JoinedLines(ended, joined, counts, frozenset(odd.tolist()))
 
 
 def infer_json(contents: Sequence[Content], as_: str, large: int) -> Kinds:
@@ -203,24 +199,18 @@ def _observe(texts: Sequence[bytes], as_: str, kinds: Kinds) -> None:
         for text in texts:
             _observe_strictly(text, as_, kinds)
         return
-    found = joined_lines(texts)
-    _by_halves(found, range(len(texts)), as_, kinds)
+    lines = joined_lines(texts)
+    for part in bisect(range(len(texts)), partial(_guess, lines)):
+        if part.result is None:
+            _observe_strictly(lines.ended[part.begin], as_, kinds)
+        else:
+            merge_kinds(kinds, part.result)
 
 
-def _by_halves(found: JoinedLines, some: range, as_: str, kinds: Kinds) -> None:
-    if not set(some) & set(found.odd):
-        joined = found.joined if len(some) == len(found.ended) else b"".join(found.ended[some.start : some.stop])
-        guessed = guessed_kinds(joined, int(found.lines[some.start : some.stop].sum()))
-        if guessed is not None:
-            for name, seen in guessed.items():
-                kinds.setdefault(name, set()).update(seen)
-            return
-    if len(some) == 1:
-        _observe_strictly(found.ended[some.start], as_, kinds)
-        return
-    middle = len(some) // 2
-    _by_halves(found, some[:middle], as_, kinds)
-    _by_halves(found, some[middle:], as_, kinds)
+def _guess(lines: JoinedLines, numbers: range) -> Kinds | None:
+    if not lines.odd.isdisjoint(numbers):
+        return None
+    return guessed_kinds(lines.of(numbers), int(lines.counts[numbers.start : numbers.stop].sum()))
 
 
 def _observe_strictly(text: bytes, as_: str, kinds: Kinds) -> None:
