@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.model.bisect import bisect
 from headwater.model.errors import ValueNotKept
 from headwater.model.marks import Json
 from headwater.model.rows import COPY, SINK, CollectsRejects, Reject, Rows
@@ -99,18 +100,20 @@ class PartRejects:
 
     def write(self, batch: pa.RecordBatch, write: Write) -> int:
         """Write all rows that the sink accepts, and return their number. Only a refused batch is split."""
-        try:
-            write(batch)
-        except ValueNotKept as error:
-            if self._rejects.collector is None:
-                raise
-            if batch.num_rows == 1:
-                self._rejects.collector.add(self._number, self._reject(batch, error.message))
-                return 0
-        else:
-            return int(batch.num_rows)
-        half = batch.num_rows // 2
-        return self.write(batch.slice(0, half), write) + self.write(batch.slice(half), write)
+
+        def written(part: pa.RecordBatch) -> int:
+            write(part)
+            return int(part.num_rows)
+
+        collector = self._rejects.collector
+        if collector is None:
+            return written(batch)
+        count = 0
+        for part in bisect(batch, written, ValueNotKept):
+            count += part.result or 0
+            if isinstance(part.error, ValueNotKept):
+                collector.add(self._number, self._reject(part.items, part.error.message))
+        return count
 
     def _reject(self, row: pa.RecordBatch, reason: str) -> Reject:
         target, values = self._rejects, _plain_row(row)

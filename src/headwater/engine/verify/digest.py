@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.engine.verify.row_hash import Lanes, hash_rows
+from headwater.model.bisect import bisect
 from headwater.model.errors import ValueNotKept
 from headwater.model.protocols.source import KeyRanges
 from headwater.model.rows import Rows
@@ -240,17 +241,11 @@ class Digests:
 
     def _conform(self, batch: pa.RecordBatch, unfit: list[Words]) -> Iterator[pa.RecordBatch]:
         """In the table's types. A row that they cannot hold is a reject of the sink, and is not compared."""
-        try:
-            conformed = conform(batch, self.schema, self.stream)
-        except ValueNotKept:
-            if batch.num_rows > 1:
-                half = batch.num_rows // 2
-                yield from self._conform(batch.slice(0, half), unfit)
-                yield from self._conform(batch.slice(half), unfit)
+        for part in bisect(batch, partial(conform, target=self.schema, stream=self.stream), ValueNotKept):
+            if part.result is not None:
+                yield part.result
             elif self.key:
-                unfit.append(self._key_of(batch))
-            return
-        yield conformed
+                unfit.append(self._key_of(part.items))
 
     def _key_of(self, row: pa.RecordBatch) -> Words:
         try:

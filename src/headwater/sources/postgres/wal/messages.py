@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.model.bisect import bisect
 from headwater.model.errors import RunError
 from headwater.model.types import OUTSIDE_YEARS, arrow_type
 from headwater.pg.copy.binary import NOT_FINITE, TOO_LONG, Numbers
@@ -243,17 +244,10 @@ def _one_by_one(texts: pa.Array, kind: str) -> Typed:
     return Typed(good.take(encoded.indices), {int(row): wrong[int(places[row])] for row in rows})
 
 
-def _bad(texts: pa.Array, kind: str, base: int = 0) -> list[int]:
-    """The places of the texts that cannot be cast, by halves."""
-    try:
-        _cast(texts, kind)
-    except (pa.ArrowInvalid, binascii.Error):
-        if len(texts) == 1:
-            return [base]
-    else:
-        return []
-    half = len(texts) // 2
-    return _bad(texts[:half], kind, base) + _bad(texts[half:], kind, base + half)
+def _bad(texts: pa.Array, kind: str) -> list[int]:
+    """The indices of the texts that cannot be cast."""
+    parts = bisect(texts, lambda some: _cast(some, kind), (pa.ArrowInvalid, binascii.Error))
+    return [part.begin for part in parts if part.result is None]
 
 
 def _why(text: bytes, kind: str) -> str:
