@@ -61,3 +61,19 @@ def test_rows_that_are_read_here_reject_by_their_split_without_a_session():
         assert sum(batch.num_rows for batch in chain.from_iterable(watched.read_splits())) == 4
     assert [reject.place[COPY] for reject in collector.rejects()] == [1, 2]
     assert repr(watched) == repr(rows)
+
+
+@pytest.mark.spark
+def test_what_a_task_of_an_earlier_attempt_sends_is_not_counted(spark):
+    accumulator = RejectAccumulator(lambda: spark)
+    earlier, later = (RejectCollector(10, "w", accumulator) for _ in range(2))
+    reject_in_tasks(spark, earlier, ["a", "b"])
+    assert later.rejects() == []
+    reject_in_tasks(spark, later, ["b", "b", "c"])
+    assert [reject.place["row"] for reject in later.rejects()] == ["b", "c"]
+    assert RejectCollector(10, "w", accumulator).rejects() == []
+
+
+def reject_in_tasks(spark, collector: RejectCollector, names: list[str]) -> None:
+    tasks = spark.sparkContext.parallelize(names, len(names))
+    tasks.foreach(lambda name: collector.add(0, Reject("t", {"row": name}, "bad", b"x")))
