@@ -23,7 +23,7 @@ from headwater.model.marks import OffsetsMark
 from headwater.model.rows import Reject
 from headwater.model.stream_state import StreamState, positions
 from headwater.sources.debezium.inference import ColumnInference
-from headwater.sources.json.columns import check_names, observe, with_new
+from headwater.sources.json.columns import check_names, infer_values, with_new
 from headwater.sources.open import open_source
 from tests.sources.formats.case import AvroRecords, Case, Events, Outcome, Payload, Records, as_ddl, refusal, value_of
 
@@ -123,7 +123,7 @@ def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: S
     if kafka.format != "json" or kafka.schema is not None:
         return known
     kinds: dict[str, set[str]] = {}
-    observe((one.value() for one in messages), kinds)
+    infer_values((one.value() for one in messages), kinds)
     columns = with_new(known.columns, kinds)
     if not columns:
         raise InputError(f"{TOPIC}: no message of the window is a JSON object with a field")

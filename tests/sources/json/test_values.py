@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.json.columns import ArrowJson, JsonDecoder
-from headwater.sources.json.strict import Misfit, StrictJson
+from headwater.sources.json.decoder import ArrowJson, JsonDecoder
+from headwater.sources.json.strict import StrictJson
+from headwater.sources.values import Misfit
 
 KEPT = object()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
 from headwater.model.stream_state import StreamState
-from headwater.sources.json.columns import _has_long_numbers, guessed_kinds, observe, with_new
+from headwater.sources.json.columns import guessed_kinds, infer_values, observe, with_new
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.formats.csv import kinds_of
 from headwater.sources.objects.formats.json import infer_json
@@ -110,21 +110,28 @@ def test_many_objects_at_once_have_the_kinds_that_each_row_has(contents: list[by
     assert {name for name, seen in kinds.items() if seen} == {name for name, seen in expected.items() if seen}
 
 
-@given(st.text(st.sampled_from("123.x"), max_size=60))
-def test_long_numbers_are_seen_wherever_they_stand(text: str):
-    import re
-
-    import numpy as np
-
-    assert _has_long_numbers(np.frombuffer(text.encode(), np.uint8)) == bool(re.search(r"[0-9.]{16}", text))
+numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
+messages = st.lists(numbers.map(lambda number: b'{"a": %s}' % number.encode()), min_size=1, max_size=3)
 
 
-def test_numbers_of_many_digits_are_left_to_the_closer_look_only_where_they_may_be_doubles():
-    assert guessed_kinds(b'{"a": 1234567890123456789, "b": "9999999999999999"}\n', 1) == {
-        "a": {"long bigint"},
-        "b": {"string"},
-    }
-    assert guessed_kinds(b'{"a": 1.5, "b": "9999999999999999"}\n', 1) is None
+@settings(deadline=None, max_examples=1000)
+@given(messages)
+@example([b'{"a": 123456789012345678e-5}'])
+@example([b'{"a": 1.5e-320}'])
+@example([b'{"a":1234567.123456789}'])
+def test_numbers_are_doubles_only_if_doubles_represent_every_digit(values: list[bytes]):
+    values = [b'{"a": 0.5}', *values] * 10  # more than the strict parser reads at once
+    at_once: dict[str, set[str]] = {}
+    infer_values(values, at_once)
+    one_by_one: dict[str, set[str]] = {}
+    observe(values, one_by_one)
+    assert with_new({}, at_once) == with_new({}, one_by_one)
+
+
+def test_texts_of_many_digits_do_not_need_the_strict_parser():
+    row = b'{"a": 1234567890123456789, "b": "9999999999999999", "c": 1.5, "d": "0000000e-1234-4000-8000-00000000000e"}'
+    assert guessed_kinds(row + b"\n", 1) == {"a": {"long bigint"}, "b": {"string"}, "c": {"double"}, "d": {"string"}}
+    assert guessed_kinds(b'{"a": 1.2345678901234567}\n', 1) is None
 
 
 @settings(deadline=None)

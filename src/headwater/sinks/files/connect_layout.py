@@ -32,7 +32,7 @@ from headwater.sinks.files.targets import storage_errors
 from headwater.sinks.rejects import SinkRejects
 from headwater.sinks.tasks import RowCounter, count_rows
 from headwater.sinks.text_values import flat_column
-from headwater.sources.json.columns import ArrowJson
+from headwater.sources.json.decoder import ArrowJson
 from headwater.storage.destination import ObjectDestination, open_destination
 
 Fields = Literal["all", "value"]

@@ -30,7 +30,7 @@ from headwater.sources.debezium.column_types import (
 from headwater.sources.debezium.envelope import Envelopes, Group, Layout, Messages, Shape, UnchangedPlaceholder
 from headwater.sources.debezium.inference import StructParser
 from headwater.sources.debezium.positions import Numbers, known_connectors, places, positions
-from headwater.sources.json.columns import JsonDecoder
+from headwater.sources.json.decoder import JsonDecoder
 
 _MOMENT = pa.timestamp("us", "UTC")
 _UPSERTS = pa.array(UPSERTS)

@@ -19,7 +19,8 @@ from headwater.model.types import MAX_DECIMAL_DIGITS, can_widen
 from headwater.sources.ddl_schema import ddl_of
 from headwater.sources.debezium import conversions
 from headwater.sources.debezium import conversions as to
-from headwater.sources.json.strict import Misfit, is_number, json_text, rule_of
+from headwater.sources.json.strict import is_number, json_text, rule_of
+from headwater.sources.values import Misfit
 
 ExactParser = Callable[[Any], Any]
 

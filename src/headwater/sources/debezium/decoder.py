@@ -35,7 +35,7 @@ from headwater.sources.debezium.envelope import (
 )
 from headwater.sources.debezium.inference import StructParser, read_rows
 from headwater.sources.debezium.positions import SOURCE, TRANSACTION, known_connectors
-from headwater.sources.json.columns import JsonDecoder
+from headwater.sources.json.decoder import JsonDecoder
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ class ShapeDecoder:
         return {**made, "source": _SOURCE, "transaction": _TRANSACTION, "op": same(pa.string())}
 
     @property
-    def slow(self) -> bool:
-        """Whether most events needed the closer look."""
-        return self._values.slow
+    def strict_only(self) -> bool:
+        """True if Arrow refuses most events."""
+        return self._values.strict_only
 
     def rows(self, group: Group, messages: Messages, reject: Reject) -> Rows:
         """Of the messages of the group, with the index of each row's message."""
@@ -219,7 +219,7 @@ class SchemalessDecoder:
 
     def rows(self, group: Group, messages: Messages, reject: Reject) -> list[Rows]:
         """Of the messages of the group."""
-        if not self._looked or self._plain.slow:
+        if not self._looked or self._plain.strict_only:
             self._look(group.payloads[:_SAMPLE])
         if self._learnt is None:
             return [self._plain.rows(group, messages, reject)]

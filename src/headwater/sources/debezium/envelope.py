@@ -26,7 +26,8 @@ from headwater.config.sources.kafka import DebeziumSettings
 from headwater.model.types import retyped_name
 from headwater.sources.ddl_schema import ddl_of
 from headwater.sources.debezium.column_types import FieldType, field_type, field_type_of_column, fit_column
-from headwater.sources.json.strict import Misfit, document, json_text
+from headwater.sources.json.strict import document, json_text
+from headwater.sources.values import Misfit
 
 _SCHEMA = b'{"schema":'
 _PAYLOAD = b'"payload":'

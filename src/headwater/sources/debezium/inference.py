@@ -14,10 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from headwater.config.sources.kafka import DebeziumSettings
 from headwater.model.bisect import bisect
@@ -36,18 +34,17 @@ from headwater.sources.debezium.envelope import (
 )
 from headwater.sources.debezium.positions import known_connectors
 from headwater.sources.json.columns import (
-    EXACT_IN_DOUBLE,
     Columns,
     Kinds,
     check_names,
-    has_constants,
-    is_utf8,
+    guess_fields,
     merge_kinds,
     observe,
-    one_line_each,
     with_new,
 )
-from headwater.sources.json.strict import Misfit, document, json_text
+from headwater.sources.json.decoder import STRICT_ROWS, one_line_each, read_objects
+from headwater.sources.json.strict import document, json_text
+from headwater.sources.values import Misfit
 
 _THREADS = 4
 
@@ -189,9 +186,6 @@ def _names(payload: bytes) -> tuple[str, ...]:
         return ()
 
 
-_KEPT_DIGITS = 15
-_MARGIN = np.zeros(_KEPT_DIGITS + 2, np.uint8)
-_FEW = 16
 _ROWS = ("after", "before")
 
 
@@ -206,7 +200,7 @@ class Rows:
     def seen(cls, payloads: Sequence[bytes]) -> Rows:
         """In events: rows after the changes, and before."""
         made = cls()
-        for part in bisect(payloads, _guessed, smallest=_FEW):
+        for part in bisect(payloads, _guessed, smallest=STRICT_ROWS):
             if part.result is not None:
                 made.add(part.result)
             else:
@@ -231,29 +225,20 @@ class Rows:
 
 def _guessed(payloads: Sequence[bytes]) -> Rows | None:
     joined = one_line_each(payloads)
-    if joined is None:
+    table = None if joined is None else _read(joined, len(payloads))
+    if joined is None or table is None:
         return None
-    letters = np.frombuffer(joined, np.uint8)
-    table = _read(joined, letters)
-    if table is None or table.num_rows != len(payloads):
-        return None
-    made = Rows()
-    for column in (table.column(name).combine_chunks() for name in _ROWS if name in table.column_names):
-        kind = column.type
-        fields = zip([one.name for one in kind], column.flatten(), strict=True) if pa.types.is_struct(kind) else ()
-        for name, values in fields:
-            seen = _kinds(values, letters)
-            if seen is None:
-                return None
-            made.kinds.setdefault(name, set()).update(seen)
-    made.tables = _tables(table)
-    return made
+    columns = [table.column(name).combine_chunks() for name in _ROWS if name in table.column_names]
+    structs = [column for column in columns if pa.types.is_struct(column.type)]
+    fields = [field for struct in structs for field in zip(struct.type.names, struct.flatten(), strict=True)]
+    kinds = guess_fields(fields, joined)
+    return None if kinds is None else Rows(kinds, _tables(table))
 
 
 def read_rows(payloads: Sequence[bytes]) -> list[pa.Field]:
     """What Arrow takes the fields of rows for; none where it could be wrong."""
     joined = one_line_each(payloads) if payloads else None
-    table = None if joined is None else _read(joined, np.frombuffer(joined, np.uint8))
+    table = None if joined is None else _read(joined, len(payloads))
     if table is None or "after" not in table.column_names:
         return []
     kind = table.schema.field("after").type
@@ -268,42 +253,11 @@ def _tables(table: pa.Table) -> set[str]:
     return {name for name in names if isinstance(name, str)}
 
 
-def _read(joined: bytes, letters: np.ndarray) -> pa.Table | None:
-    if has_constants(letters) or not is_utf8(joined):
-        return None
+def _read(joined: bytes, count: int) -> pa.Table | None:
     try:
-        return pj.read_json(pa.py_buffer(joined), pj.ReadOptions(use_threads=False, block_size=len(joined) + 1))
+        return read_objects(joined, count)
     except pa.ArrowInvalid:
         return None
-
-
-def _kinds(column: pa.Array, letters: np.ndarray) -> set[str] | None:
-    """None: the strict parser must decide."""
-    kind = column.type
-    if pa.types.is_null(kind):
-        return set()
-    if pa.types.is_boolean(kind):
-        return {"boolean"}
-    if pa.types.is_floating(kind):
-        # Whole numbers among fractions are doubles for Arrow, also those that no double holds.
-        inexact = _has_long_fractions(letters) or pc.max(pc.abs(column)).as_py() >= EXACT_IN_DOUBLE
-        return None if inexact else {"double"}
-    if pa.types.is_integer(kind):
-        found = pc.min_max(column).as_py()
-        return {"bigint" if max(-found["min"], found["max"]) <= EXACT_IN_DOUBLE else "long bigint"}
-    return {"json"} if pa.types.is_nested(kind) else {"string"}  # texts that look like moments are texts
-
-
-def _has_long_fractions(letters: np.ndarray) -> bool:
-    """Whether more than fifteen digits stand side by side around a point: then at least eight of them on one side."""
-    digits = np.concatenate((_MARGIN, letters, _MARGIN)) - ord("0") <= 9  # noqa: PLR2004 - it wraps around
-    points = np.flatnonzero(letters == ord(".")) + len(_MARGIN)
-    before, after = (digits[points + side * 3] & digits[points + side * 8] for side in (-1, 1))  # most have none there
-    points = points[before | after]
-    span = np.arange(1, _KEPT_DIGITS + 2)
-    held = (digits[points[:, None] + side * span] for side in (-1, 1))
-    count = sum(np.cumprod(one, axis=1, dtype=np.uint8).sum(axis=1) for one in held)
-    return bool(np.any(count > _KEPT_DIGITS))
 
 
 def is_object(value: object) -> bool:

@@ -29,6 +29,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headwater.sources.values import Misfit, utf8
+
 _DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
 _NEEDLESS_ZEROS = re.compile(r"(\.\d{6})0+(?!\d)")
 _MOST_DIGITS = 400  # beyond this no type has room, and writing out the number would take all memory
@@ -37,10 +39,6 @@ _FLOAT32_MAX = 3.4028235677973366e38  # what rounds to infinity in `float`
 _SHOWN = 40
 _BOOLEANS = {"true": True, "false": False}
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")  # numbers that texts have, and JSON has not
-
-
-class Misfit(Exception):
-    """Why a message has no row."""
 
 
 class _Number(str):
@@ -117,11 +115,9 @@ def rule_of(kind: pa.DataType) -> Convert:
 
 def document(value: bytes) -> _Object:
     """The one object that a message holds. Raises Misfit."""
+    text = utf8(value)
     try:
-        text = value.decode()
         parsed = _decoded(text)
-    except UnicodeDecodeError as error:
-        raise Misfit(f"not UTF-8 at byte {error.start:,}") from None
     except json.JSONDecodeError as error:
         raise Misfit(f"no JSON: {error.msg} at character {error.pos:,}" if text.strip() else "empty") from None
     except RecursionError:

@@ -23,8 +23,7 @@ from headwater.config.settings import SecretText
 from headwater.model.errors import SourceUnreachable
 from headwater.model.secret import masked
 from headwater.sources.avro import plain
-from headwater.sources.json.columns import ParsedJson
-from headwater.sources.json.strict import Misfit
+from headwater.sources.values import Misfit, ParsedValues
 
 _HEADER = 5
 
@@ -49,8 +48,8 @@ class AvroValues:
         self._reading = reading
         self._writers: dict[int, Any] = {}
 
-    def parse(self, values: Sequence[bytes | None]) -> ParsedJson:
-        parsed, rows = ParsedJson(), []
+    def parse(self, values: Sequence[bytes | None]) -> ParsedValues:
+        parsed, rows = ParsedValues(), []
         for index, value in enumerate(values):
             try:
                 rows.append({} if value is None else self._record(value))

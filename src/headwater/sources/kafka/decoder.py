@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from headwater.model.errors import InputError, ValueNotKept
 from headwater.model.rows import OnReject, Reject
-from headwater.sources.json.columns import Columns, JsonDecoder, Kinds, ParsedJson, check_names, observe, with_new
+from headwater.sources.json.columns import Columns, Kinds, check_names, infer_values, with_new
+from headwater.sources.json.decoder import JsonDecoder
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
+from headwater.sources.values import BINARY, TEXT, BinaryValues, ParsedValues, TextValues, ValueParser
 
 if TYPE_CHECKING:
     from headwater.sources.kafka.avro import AvroSettings
@@ -34,12 +36,6 @@ class Message(Protocol):
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
     def headers(self) -> Sequence[tuple[str, bytes | None]] | None: ...
-
-
-class Values(Protocol):
-    """How the values of a format become columns. One instance reads one split."""
-
-    def parse(self, values: Sequence[bytes | None]) -> ParsedJson: ...
 
 
 class Batches(Protocol):
@@ -80,7 +76,7 @@ class MessageFormat:
     def decoder(self) -> Decoder:
         return Decoder(self)
 
-    def open_values(self) -> Values:
+    def open_values(self) -> ValueParser:
         if self.format == "json":
             return JsonDecoder(self.values)
         if self.avro is not None:
@@ -138,7 +134,7 @@ class Decoder:
             messages = [message for index, message in enumerate(messages) if index not in without]
         return self._assembled(parsed, messages)
 
-    def _assembled(self, parsed: ParsedJson, messages: Sequence[Message]) -> pa.RecordBatch | None:
+    def _assembled(self, parsed: ParsedValues, messages: Sequence[Message]) -> pa.RecordBatch | None:
         rows = sum(batch.num_rows for batch in parsed.batches)
         if rows != len(messages):
             # A row beside another message's offset would be a silent lie; no input is known that leads here.
@@ -236,38 +232,6 @@ _COLUMNS: dict[str, Callable[[Sequence[Message]], pa.Array]] = {
 }
 
 
-TEXT = pa.schema([pa.field("value", pa.string())])
-BINARY = pa.schema([pa.field("value", pa.binary())])
-
-
-class BinaryValues:
-    """Every value as it is: binary holds all of them."""
-
-    def parse(self, values: Sequence[bytes | None]) -> ParsedJson:
-        return ParsedJson([pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=BINARY)])
-
-
-class TextValues:
-    """UTF-8, and what is not UTF-8 is a reject."""
-
-    def parse(self, values: Sequence[bytes | None]) -> ParsedJson:
-        column = pa.array(values, pa.binary())
-        try:
-            return ParsedJson([pa.RecordBatch.from_arrays([column.cast(pa.string())], schema=TEXT)])
-        except pa.ArrowInvalid:
-            return self._one_by_one(values)
-
-    def _one_by_one(self, values: Sequence[bytes | None]) -> ParsedJson:
-        parsed, texts = ParsedJson(), []
-        for index, value in enumerate(values):
-            try:
-                texts.append(None if value is None else value.decode())
-            except UnicodeDecodeError as error:
-                parsed.rejected.append((index, f"not UTF-8 at byte {error.start:,}"))
-        parsed.batches.append(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=TEXT))
-        return parsed
-
-
 def columns_after(
     known: Mapping[str, Columns], ranges: Iterable[OffsetRange], reading: Reading, taken: set[str]
 ) -> dict[str, Columns]:
@@ -277,7 +241,7 @@ def columns_after(
         kinds: Kinds = {}
         for wanted in group:
             for batch in messages(reading, wanted):
-                observe((message.value() for message in batch), kinds)
+                infer_values((message.value() for message in batch), kinds)
         made[topic] = with_new(known.get(topic, {}), kinds)
         if not made[topic]:
             raise InputError(f"{topic}: no message of the window is a JSON object with a field", hint="write schema: …")

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headwater.sources.ddl_schema import schema_of
-from headwater.sources.json.strict import Misfit, StrictJson
+from headwater.sources.json.strict import StrictJson
 from headwater.sources.objects.formats.json import JsonObjects
+from headwater.sources.values import Misfit
 from tests.sources.objects.object_folder import Shelf
 
 SCHEMA = "a bigint, b string"

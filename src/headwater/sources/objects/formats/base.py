@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
+from headwater.sources.values import ParsedValues
 
 _MERGED_BYTES = 32 << 20  # bytes
 
@@ -76,6 +77,16 @@ class Decoded:
     bad: list[BadRow] = field(default_factory=list)
     failed: dict[int, ObjectFailed] = field(default_factory=dict)
 
+    def add_parsed(self, parsed: ParsedValues, values: Sequence[bytes], places: Sequence[tuple[int, int]]) -> Decoded:
+        """Add the rows and rejects of lines; a place is the object of a line, and its number there."""
+        self.bad += [BadRow(*places[index], reason, values[index]) for index, reason in parsed.rejected]
+        accepted = np.delete(np.array(places, np.int64), [index for index, _ in parsed.rejected], axis=0)
+        begin = 0
+        for rows in parsed.batches:
+            self.parts.append(DecodedRows.of_rows(rows, *accepted[begin : begin + rows.num_rows].T))
+            begin += rows.num_rows
+        return self
+
     def shift_numbers(self, before: int) -> Decoded:
         """Add `before` to the row numbers: so many lines of the object were in earlier pieces."""
         if not before:
@@ -108,6 +119,14 @@ def concat_decoded(pieces: Iterable[Decoded]) -> Decoded:
         decoded.parts += piece.parts
         decoded.bad += piece.bad
         decoded.failed.update(piece.failed)
+    return decoded
+
+
+def decode_whole(decoder: Decoder, content: Content) -> Decoded:
+    """One object that cannot be cut. Raises ObjectFailed."""
+    decoded = decoder.decode([content])
+    if decoded.failed:
+        raise decoded.failed[0]
     return decoded
 
 

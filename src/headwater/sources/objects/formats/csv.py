@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 
 from headwater.config.sources.objects import CsvSettings
 from headwater.model.bisect import bisect
-from headwater.sources.json.columns import EXACT_IN_DOUBLE, Kinds, merge_kinds
-from headwater.sources.json.strict import Misfit, Texts
+from headwater.sources.json.columns import Kinds, merge_kinds, whole_kind
+from headwater.sources.json.strict import Texts
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
 from headwater.sources.objects.formats.base import Decoded, DecodedRows, concat_decoded, decode_each
 from headwater.sources.objects.formats.csv_records import JoinedCsv, TextRows, check_quotes, first_record, join, raw
 from headwater.sources.objects.tuning import DEFAULT, Tuning
+from headwater.sources.values import Misfit, utf8
 
 
 class CsvObjects:
@@ -157,10 +158,7 @@ class TextColumn:
         made = []
         for place, value in enumerate(values.to_pylist(), start=begin):
             try:
-                made.append(self._texts.value(None if value is None else value.decode()))
-            except UnicodeDecodeError as error:
-                misfits[place] = f"not UTF-8 at byte {error.start:,}"
-                made.append(None)
+                made.append(self._texts.value(None if value is None else utf8(value)))
             except Misfit as misfit:
                 misfits[place] = str(misfit)
                 made.append(None)
@@ -250,10 +248,10 @@ def _numbers(texts: pa.Array) -> set[str]:
     kinds = {"double"} if len(rest) else set()
     if len(rest) < len(texts):
         try:
-            found = pc.min_max(texts.filter(whole).cast(pa.int64())).as_py()
+            edges = pc.min_max(texts.filter(whole).cast(pa.int64())).as_py()
         except pa.ArrowInvalid:  # beyond 64 bits
             return set()
-        kinds.add("bigint" if max(-found["min"], found["max"]) <= EXACT_IN_DOUBLE else "long bigint")
+        kinds.add(whole_kind(edges["min"], edges["max"]))
     return kinds
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 
 from headwater.config.sources.objects import CsvSettings
-from headwater.sources.json.columns import is_utf8
+from headwater.sources.json.decoder import is_utf8
 from headwater.sources.objects.content import Content, ObjectFailed
 from headwater.sources.objects.formats.base import strip_bom
 from headwater.sources.objects.tuning import DEFAULT

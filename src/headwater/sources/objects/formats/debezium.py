@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +17,8 @@ from headwater.sources.debezium.decoder import EventDecoder, EventFormat
 from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages, is_envelope
 from headwater.sources.debezium.inference import ColumnInference
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
-from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, strip_bom
-from headwater.sources.objects.formats.json import elements, is_lines
+from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, decode_whole, strip_bom
+from headwater.sources.objects.formats.json import elements, has_lines, is_lines, scan_value, skip_space, split_objects
 
 
 class EventObjects:
@@ -29,44 +28,34 @@ class EventObjects:
         self._rows, self._as = EventDecoder(format_), as_
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
-        decoded = Decoded()
-        lines: list[bytes] = []
-        places: list[tuple[int, int]] = []
-        for owner, content in enumerate(contents):
-            try:
-                found = elements(strip_bom(content[:]), self._as)
-            except ObjectFailed as failed:
-                decoded.failed[owner] = failed
-                continue
-            lines += [line for _, line in found]
-            places += [(owner, number) for number, _ in found]
-        return self._decoded(lines, places, decoded)
+        return self._decoded([strip_bom(content[:]) for content in contents], self._as)
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
-        if self._as == "document" or (self._as == "auto" and not is_lines(content)):
-            decoded = self.decode([content])
-            if decoded.failed:
-                raise decoded.failed[0]
-            yield decoded
-            return
-        yield from decode_chunks(content, self.lines)
+        if has_lines(content, self._as):
+            yield from decode_chunks(content, self.lines)
+        else:
+            yield decode_whole(self, content)
 
     def lines(self, chunk: bytes) -> Decoded:
         """Lines from the middle of an object."""
-        found = elements(chunk, "lines")
-        return self._decoded([line for _, line in found], [(0, number) for number, _ in found], Decoded())
+        return self._decoded([chunk], "lines")
 
     def element(self, value: bytes) -> Decoded:
         """One line."""
-        return self._decoded([value], [(0, 1)], Decoded())
+        return self._decode_lines([value], [(0, 1)], Decoded())
 
-    def _decoded(self, lines: list[bytes], places: list[tuple[int, int]], decoded: Decoded) -> Decoded:
+    def _decoded(self, texts: Sequence[bytes], as_: str) -> Decoded:
+        decoded = Decoded()
+        return self._decode_lines(*split_objects(texts, range(len(texts)), as_, decoded), decoded)
+
+    def _decode_lines(self, lines: list[bytes], places: list[tuple[int, int]], decoded: Decoded) -> Decoded:
         if not lines:
             return decoded
-        found = self._rows.decode(messages_of([line_of(line) for line in lines]))
-        decoded.bad += [BadRow(*places[index], reason, lines[index]) for index, reason in found.rejected]
-        if found.rows.num_rows:
-            decoded.parts.append(DecodedRows.of_rows(found.rows, *np.array(places, np.int64)[found.message_indices].T))
+        events = self._rows.decode(messages_of([line_of(line) for line in lines]))
+        decoded.bad += [BadRow(*places[index], reason, lines[index]) for index, reason in events.rejected]
+        if events.rows.num_rows:
+            owners, numbers = np.array(places, np.int64)[events.message_indices].T
+            decoded.parts.append(DecodedRows.of_rows(events.rows, owners, numbers))
         return decoded
 
 
@@ -97,9 +86,7 @@ def infer_state(
 
 
 _EVENT = tuple(f'{{"{name}":'.encode() for name in ("before", "after", "source", "op", "schema", "payload", "ts_ms"))
-_BETWEEN = re.compile(r"[ \t\r\n]*")
 _NULL = "null"
-_scan = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True)
@@ -127,15 +114,15 @@ def line_of(line: bytes) -> Line:
 def _fields(text: str) -> Mapping[str, str]:
     """The text of each field of the outermost object. Raises ValueError."""
     fields: dict[str, str] = {}
-    at = _expect(text, _skip(text, 0), "{")
+    at = _expect(text, skip_space(text, 0), "{")
     while True:
-        name, at = _scan(text, at)
-        at = _expect(text, _skip(text, at), ":")
-        end = _scan(text, at)[1]
+        name, at = scan_value(text, at)
+        at = _expect(text, skip_space(text, at), ":")
+        end = scan_value(text, at)[1]
         if not isinstance(name, str) or name in fields:
             raise ValueError("a field has no name, or is there twice")
         fields[name] = text[at:end]
-        at = _skip(text, end)
+        at = skip_space(text, end)
         if text[at : at + 1] == "}" and not text[at + 1 :].strip():
             return fields
         at = _expect(text, at, ",")
@@ -144,12 +131,7 @@ def _fields(text: str) -> Mapping[str, str]:
 def _expect(text: str, at: int, sign: str) -> int:
     if text[at : at + 1] != sign:
         raise ValueError(f"expected {sign}")
-    return _skip(text, at + 1)
-
-
-def _skip(text: str, at: int) -> int:
-    found = _BETWEEN.match(text, at)
-    return found.end() if found else at
+    return skip_space(text, at + 1)
 
 
 def _json(written: str) -> bytes | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,10 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.model.bisect import bisect
-from headwater.sources.json.columns import ArrowJson, JsonDecoder, Kinds, guessed_kinds, merge_kinds, observe, odd_lines
-from headwater.sources.json.strict import Misfit, document
+from headwater.sources.json.columns import Kinds, guessed_kinds, merge_kinds, observe
+from headwater.sources.json.decoder import ArrowJson, JsonDecoder, odd_lines
+from headwater.sources.json.strict import document
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
-from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, strip_bom
+from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, decode_whole, strip_bom
+from headwater.sources.values import Misfit
 
 _REFUSED_FRACTION = 4  # joining stops where Arrow refuses more than every fourth object
 _REFUSED_MINIMUM = 8
@@ -46,11 +48,8 @@ class JsonObjects:
         return decoded
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
-        if self._as == "document" or (self._as == "auto" and not is_lines(content)):
-            decoded = self.decode([content])
-            if decoded.failed:
-                raise decoded.failed[0]
-            yield decoded
+        if not has_lines(content, self._as):
+            yield decode_whole(self, content)
             return
         lines, seen = JsonObjects(self._schema, "lines"), Decoded()
         for piece in decode_chunks(content, lines.lines):
@@ -66,9 +65,7 @@ class JsonObjects:
 
     def element(self, value: bytes) -> Decoded:
         """One line, or one element of a document."""
-        decoded = Decoded()
-        self._parse([value], [(0, 1)], decoded)
-        return decoded
+        return Decoded().add_parsed(self._values.parse([value]), [value], [(0, 1)])
 
     def _decoded(self, texts: Sequence[bytes]) -> Decoded:
         decoded = Decoded()
@@ -96,33 +93,15 @@ class JsonObjects:
 
     def _refused_object(self, lines: JoinedLines, numbers: list[int]) -> int | None:
         """The object with the row that Arrow reported, as an index of these."""
-        row = self._fast.stopped_at
+        row = self._fast.bad_row
         if row is None:
             return None
         return min(int(np.searchsorted(np.cumsum(lines.counts[numbers]), row, side="right")), len(numbers) - 1)
 
     def _decode_strictly(self, texts: Sequence[bytes], some: Sequence[int], decoded: Decoded) -> None:
-        values: list[bytes] = []
-        places: list[tuple[int, int]] = []
-        for owner in some:
-            try:
-                found = elements(texts[owner], self._as)
-            except ObjectFailed as failed:
-                decoded.failed[owner] = failed
-                continue
-            values += [value for _, value in found]
-            places += [(owner, number) for number, _ in found]
+        values, places = split_objects(texts, some, self._as, decoded)
         if values:
-            self._parse(values, places, decoded)
-
-    def _parse(self, values: list[bytes], places: list[tuple[int, int]], decoded: Decoded) -> None:
-        parsed = self._values.parse(values)
-        decoded.bad += [BadRow(*places[index], reason, values[index]) for index, reason in parsed.rejected]
-        accepted = np.delete(np.array(places, np.int64), [index for index, _ in parsed.rejected], axis=0)
-        begin = 0
-        for rows in parsed.batches:
-            decoded.parts.append(DecodedRows.of_rows(rows, *accepted[begin : begin + rows.num_rows].T))
-            begin += rows.num_rows
+            decoded.add_parsed(self._values.parse(values), values, places)
 
 
 def _without_json(decoded: Decoded) -> dict[int, ObjectFailed]:
@@ -183,7 +162,7 @@ def infer_json(contents: Sequence[Content], as_: str, large: int) -> Kinds:
     kinds: Kinds = {}
     together: list[bytes] = []
     for content in contents:
-        if len(content) > large and (as_ == "lines" or (as_ == "auto" and is_lines(content))):
+        if len(content) > large and has_lines(content, as_):
             for number, chunk in enumerate(chunks(content)):
                 _observe([chunk if number else strip_bom(chunk)], "lines", kinds)
         else:
@@ -224,14 +203,14 @@ _BLANK = b" \t\r"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NOT_SPACE = re.compile(rb"[^ \t\r\n]")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
-_scan = json.JSONDecoder().raw_decode
+scan_value = json.JSONDecoder().raw_decode
 
 Element = tuple[int, bytes]  # number, from 1; text
 
 
 def elements(text: bytes, as_: str) -> list[Element]:
     """Lines that are not blank, or the elements of documents. Raises ObjectFailed for broken documents."""
-    if as_ == "lines" or (as_ == "auto" and is_lines(text)):
+    if has_lines(text, as_):
         return _line_elements(text)
     try:
         return list(enumerate(_document_elements(text), start=1))
@@ -241,6 +220,28 @@ def elements(text: bytes, as_: str) -> list[Element]:
         if lines and 2 * sum(is_object(line) for _, line in lines) >= len(lines):
             return lines
         raise
+
+
+def split_objects(
+    texts: Sequence[bytes], owners: Iterable[int], as_: str, decoded: Decoded
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """The elements of these objects, and the object and number of each. Broken documents fail in `decoded`."""
+    values: list[bytes] = []
+    places: list[tuple[int, int]] = []
+    for owner in owners:
+        try:
+            numbered = elements(texts[owner], as_)
+        except ObjectFailed as failed:
+            decoded.failed[owner] = failed
+            continue
+        values += [value for _, value in numbered]
+        places += [(owner, number) for number, _ in numbered]
+    return values, places
+
+
+def has_lines(content: Content, as_: str) -> bool:
+    """True if an object's elements are its lines; `as_`: auto, lines or document."""
+    return as_ == "lines" or (as_ == "auto" and is_lines(content))
 
 
 def is_lines(content: Content) -> bool:
@@ -268,14 +269,14 @@ def _line_elements(text: bytes) -> list[Element]:
 def _document_elements(text: bytes) -> Iterator[bytes]:
     try:
         string = text.decode()
-        position = _skip(string, 0)
+        position = skip_space(string, 0)
         while position < len(string):
             if string[position] != "[":
-                end = _scan(string, position)[1]
+                end = scan_value(string, position)[1]
                 yield string[position:end].encode()
             else:
                 end = yield from _array_elements(string, position)
-            position = _skip(string, end)
+            position = skip_space(string, end)
     except UnicodeDecodeError as error:
         other = "UTF-16; only UTF-8 is supported" if text[:2] in _UTF16 else f"not UTF-8 at byte {error.start:,}"
         raise ObjectFailed(other) from None
@@ -287,21 +288,22 @@ def _document_elements(text: bytes) -> Iterator[bytes]:
 
 def _array_elements(string: str, position: int) -> Generator[bytes, None, int]:
     """The elements; returns the end of the array."""
-    position = _skip(string, position + 1)
+    position = skip_space(string, position + 1)
     if string[position : position + 1] == "]":
         return position + 1
     while True:
-        end = _scan(string, position)[1]
+        end = scan_value(string, position)[1]
         yield string[position:end].encode()
-        after = _skip(string, end)
+        after = skip_space(string, end)
         sign = string[after : after + 1]
         if sign == "]":
             return after + 1
         if sign != ",":
             raise json.JSONDecodeError("expected ',' or ']'", string, after)
-        position = _skip(string, after + 1)
+        position = skip_space(string, after + 1)
 
 
-def _skip(string: str, position: int) -> int:
-    found = _SPACE.match(string, position)
-    return found.end() if found else position
+def skip_space(string: str, position: int) -> int:
+    """The position of the next character that JSON does not call white space."""
+    space = _SPACE.match(string, position)
+    return space.end() if space else position
