@@ -168,21 +168,28 @@ def has_long_numbers(joined: bytes) -> bool:
     A text that looks like one only costs the strict parser's time; so UUIDs must not look like one.
     """
     letters = np.concatenate((_MARGIN, np.frombuffer(joined, np.uint8), _MARGIN))
-    digits = letters - ord("0") <= 9  # noqa: PLR2004 - it wraps around
     points = np.flatnonzero(letters == _POINT)
-    before, after = (digits[points + side * 3] & digits[points + side * 8] for side in (-1, 1))
-    points = points[before | after]  # of more than fifteen digits at least eight are on one side
-    if (_run(digits, points, -1) + _run(digits, points, 1) > _EXACT_DIGITS).any():
+    before, after = (
+        _are_digits(letters[points + side * 3]) & _are_digits(letters[points + side * 8]) for side in (-1, 1)
+    )
+    points = points[before | after]  # most have none there; of more than fifteen digits at least eight are on one side
+    if (_run(letters, points, -1) + _run(letters, points, 1) > _EXACT_DIGITS).any():
         return True
     minus = np.flatnonzero(letters == _MINUS)
-    minus = minus[((letters[minus - 1] | _LOWER) == _EXPONENT) & digits[minus - 2]]
-    exponent = _run(digits, minus, 1)
+    minus = minus[(letters[minus - 1] | _LOWER) == _EXPONENT]
+    minus = minus[_are_digits(letters[minus - 2])]
+    exponent = _run(letters, minus, 1)
     ends = np.isin(letters[minus + exponent + 1], AFTER_VALUES) | (exponent > _EXACT_DIGITS)
-    return bool(((_run(digits, minus - 1, -1) > _EXACT_DIGITS) | (ends & (exponent > _EXACT_EXPONENT))).any())
+    return bool(((_run(letters, minus - 1, -1) > _EXACT_DIGITS) | (ends & (exponent > _EXACT_EXPONENT))).any())
 
 
-def _run(digits: np.ndarray, places: np.ndarray, side: int) -> np.ndarray:
+def _run(letters: np.ndarray, places: np.ndarray, side: int) -> np.ndarray:
     """How many digits stand side by side next to each place: at most sixteen are counted."""
-    span = side * np.arange(1, _EXACT_DIGITS + 2)
-    count: np.ndarray = np.cumprod(digits[places[:, None] + span], axis=1, dtype=np.uint8).sum(axis=1, dtype=np.int64)
+    digits = _are_digits(letters[places[:, None] + side * np.arange(1, _EXACT_DIGITS + 2)])
+    count: np.ndarray = np.cumprod(digits, axis=1, dtype=np.uint8).sum(axis=1, dtype=np.int64)
     return count
+
+
+def _are_digits(letters: np.ndarray) -> np.ndarray:
+    digits: np.ndarray = letters - ord("0") <= 9  # noqa: PLR2004 - it wraps around
+    return digits
