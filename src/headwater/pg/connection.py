@@ -208,11 +208,12 @@ class PostgresSession:
 
     def ping(self) -> None:
         """Check the connection; replace it if a restart of the server cut it."""
-        try:
-            self.connection.execute("SELECT 1")
-        except psycopg.Error:
-            self.close()
-            self.run("SELECT 1")
+        if self._connection is not None:
+            try:
+                self._connection.execute("SELECT 1")
+            except psycopg.Error:
+                self.close()
+        self._open()
 
     def fetch(self, sql: str, values: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
         with translated(self.address):
@@ -246,13 +247,7 @@ class PostgresSession:
     @property
     def connection(self) -> Connection:
         """The connection, opened if needed. The caller translates the errors of what it runs on it."""
-        if self._connection is None or self._connection.closed:
-            with translated(self.address):
-                connection = connect(self._url)
-                connection.execute(session_sql())
-                self._connection = connection
-                self.connections += 1
-        return self._connection
+        return self._open()
 
     @property
     def server_version(self) -> int:
@@ -293,3 +288,12 @@ class PostgresSession:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _open(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            with translated(self.address):
+                connection = connect(self._url)
+                connection.execute(session_sql())
+                self._connection = connection
+                self.connections += 1
+        return self._connection

@@ -258,44 +258,44 @@ def _class_end(pattern: str, start: int) -> int:
     return end + 1
 
 
-def _regex_of(pattern: str, whole: str) -> str:
-    parts: list[str] = []
+def _regex_of(pattern: str, full_pattern: str) -> str:
+    expressions: list[str] = []
     position = 0
     while position < len(pattern):
         stars = _STARS.match(pattern, position)
         character = pattern[position]
         if stars:
             position = stars.end()
-            begins = stars.start() == 0 or pattern[stars.start() - 1] == "/"
-            if begins and pattern[position : position + 1] == "/":
-                parts.append("(?:.*/)?")  # `**/x` is `x` in this folder too
+            is_first = stars.start() == 0 or pattern[stars.start() - 1] == "/"
+            if is_first and pattern[position : position + 1] == "/":
+                expressions.append("(?:.*/)?")  # `**/x` is `x` in this folder too
                 position += 1
             else:
-                parts.append(".*")
+                expressions.append(".*")
         elif character == "[":
             end = _class_end(pattern, position)
-            parts.append(_class(pattern[position + 1 : end - 1], whole))
+            expressions.append(_class(pattern[position + 1 : end - 1], full_pattern))
             position = end
         else:
-            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re.escape(character))
+            expressions.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re.escape(character))
             position += 1
-    return "".join(parts)
+    return "".join(expressions)
 
 
-def _class(members: str, whole: str) -> str:
+def _class(members: str, full_pattern: str) -> str:
     negated = members[0] in "!^"
-    ranges = _ranges(members[negated:], whole)
+    ranges = _ranges(members[negated:], full_pattern)
     if negated:
         return "[^/" + "".join(f"{_member(low)}-{_member(high)}" for low, high in ranges) + "]"
     # A class never matches `/`: a range around it is cut into two halves without it.
     halves = [half for low, high in ranges for half in ((low, min(high, ".")), (max(low, "0"), high))]
     ranges_without_slash = [f"{_member(low)}-{_member(high)}" for low, high in dict.fromkeys(halves) if low <= high]
     if not ranges_without_slash:
-        raise _bad_pattern(whole, "[/] matches nothing; move / out of the brackets")
+        raise _bad_pattern(full_pattern, "[/] matches nothing; move / out of the brackets")
     return "[" + "".join(ranges_without_slash) + "]"
 
 
-def _ranges(members: str, whole: str) -> list[tuple[str, str]]:
+def _ranges(members: str, full_pattern: str) -> list[tuple[str, str]]:
     ranges = []
     position = 0
     while position < len(members):
@@ -304,7 +304,7 @@ def _ranges(members: str, whole: str) -> list[tuple[str, str]]:
             high = members[position + 2]
             position += 2
         if low > high:
-            raise _bad_pattern(whole, f"[{low}-{high}] is not a range")
+            raise _bad_pattern(full_pattern, f"[{low}-{high}] is not a range")
         ranges.append((low, high))
         position += 1
     return ranges

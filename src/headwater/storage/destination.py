@@ -1,7 +1,7 @@
-"""Where files are written: a folder on a disk, or a prefix of an object store. Tasks carry it along.
+"""Where sinks write files: a folder on a disk, or a prefix of an object store. Tasks carry it along.
 
-A file appears under its name when it is whole. Conditional puts decide races: the first writer of a name wins, and a
-file is replaced only in the version that the writer has seen.
+A file appears under its name once it is complete. Conditional puts decide races: the first writer of a name wins, and a
+writer replaces a file only in the version that it has read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WriteRefused(OSError):
 
 
 class Destination(Protocol):
-    """Picklable. Several threads may write different files. Raises OSError where a write fails."""
+    """Picklable. Several threads may write different files. Raises OSError if a write fails."""
 
     def under(self, name: str) -> Destination:
         """The folder of that name within this one."""
@@ -49,13 +49,13 @@ class Destination(Protocol):
         """Return its size once it is durable and visible under its name. A second one replaces the first."""
 
     def read(self, name: str) -> bytes | None:
-        """The file's content; None: the store says that there is no such file."""
+        """The file's content; None: it does not exist."""
 
     def put_if_absent(self, name: str, content: bytes) -> str | None:
         """None: the content is durable under this name, now or since before. Else the version of the other content there."""
 
     def replace(self, name: str, content: bytes, version: str) -> None:
-        """Put the content in place of that version. Raises PublishConflict where another version is there by now."""
+        """Put the content in place of that version. Raises PublishConflict if the file has another version by now."""
 
 
 def open_destination(path: str, folder: Path, s3: S3Settings) -> LocalDestination | ObjectDestination:
@@ -132,7 +132,7 @@ class LocalDestination:
         target = self.folder / name
         with _hidden_copy(target, content) as copy:
             if etag(target.stat()) != version:
-                raise _changed(str(target))
+                raise _conflict(str(target))
             copy.replace(target)
         sync_folder(target.parent)
 
@@ -217,8 +217,8 @@ class ObjectDestination:
             try:
                 self._store.put(self._key(name), content, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                present = self._store.get(self._key(name))
-                return None if bytes(present.bytes()) == content else str(present.meta["e_tag"])
+                existing = self._store.get(self._key(name))
+                return None if bytes(existing.bytes()) == content else str(existing.meta["e_tag"])
         return None
 
     def replace(self, name: str, content: bytes, version: str) -> None:
@@ -228,7 +228,7 @@ class ObjectDestination:
             try:
                 self._store.put(self._key(name), content, mode={"e_tag": version}, use_multipart=False)
             except PreconditionError:
-                raise _changed(f"{self}/{name}") from None
+                raise _conflict(f"{self}/{name}") from None
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}".lstrip("/")
@@ -277,7 +277,7 @@ class _Upload(io.RawIOBase):
         super().close()
 
     def __del__(self) -> None:
-        """Drop what was sent so far, where `RawIOBase` would close."""
+        """Drop the upload; `RawIOBase` would close and publish it."""
 
 
 @contextmanager
@@ -289,10 +289,10 @@ def _refusals() -> Iterator[None]:
     except WriteRefused:
         raise
     except (BaseError, OSError) as error:
-        raise _refused(str(error)) from None
+        raise _refusal(str(error)) from None
 
 
-def _refused(text: str) -> WriteRefused:
+def _refusal(text: str) -> WriteRefused:
     from headwater.storage.obstore_client import cause_of, status_of
     from headwater.storage.s3.client import ErrorResponse
 
@@ -304,5 +304,5 @@ def _refused(text: str) -> WriteRefused:
     return WriteRefused(reason, "check endpoint, region, bucket and credentials; they need the right s3:PutObject")
 
 
-def _changed(where: str) -> PublishConflict:
+def _conflict(where: str) -> PublishConflict:
     return PublishConflict(f"{where} was changed by another writer", hint="the next cycle tries again")

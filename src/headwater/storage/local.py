@@ -74,7 +74,7 @@ class Folder:
             if error.errno in _MISSING:
                 self._check_folder()
                 return None
-            raise self._unreadable(error) from error
+            raise _unreadable(error) from error
         modified = state.st_mtime_ns // 1000
         if not stat.S_ISREG(state.st_mode) or (
             self.selection.min_age and modified > time.time_ns() // 1000 - self.selection.min_age
@@ -99,7 +99,7 @@ class Folder:
                 raise ObjectGone(f"{self.url(version.key)} was deleted") from error
             if error.errno in _ONE_FILE:
                 raise ObjectRefused(f"{self.url(version.key)}: {error.strerror}") from error
-            raise self._unreadable(error) from error
+            raise _unreadable(error) from error
         if etag(state) != version.etag:
             raise ObjectChanged(f"{self.url(version.key)} has changed since it was listed")
         return content
@@ -120,11 +120,6 @@ class Folder:
                 f"{self.path} is a file; url must name a folder",
                 hint="set url to the folder and pattern to the file's name",
             )
-
-    def _unreadable(self, error: OSError) -> SourceUnreachable:
-        return SourceUnreachable(
-            f"{error.filename}: {error.strerror}", hint="grant read permission to the account that runs the pipeline"
-        )
 
 
 def etag(state: os.stat_result) -> str:
@@ -187,7 +182,7 @@ def walk(root: str, selection: Selection, start_after: str) -> Iterator[tuple[st
 
 def _descend(levels: list[_Level], key: str) -> None:
     level = _enter(levels[0].path + key, key)
-    if all(above.identity != level.identity for above in levels):
+    if all(ancestor.identity != level.identity for ancestor in levels):
         levels.append(level)
 
 

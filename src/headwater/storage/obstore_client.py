@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 25.0  # without a single byte
 RETRY_SECONDS = 15.0  # no retry begins later
-_MAX_REQUEST = timedelta(hours=12)  # for one whole object; a server that stalls is noticed by READ_SECONDS
+_MAX_REQUEST = timedelta(hours=12)  # for one object; READ_SECONDS detects a server that stalls
 _STATUS = re.compile(r"status code: (\d+)")
 _CAUSE = re.compile(r'(?:message|error): "([^"]*)"')
 

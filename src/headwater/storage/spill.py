@@ -1,8 +1,7 @@
-"""Record batches that do not fit into memory, or that another process reads: in a file of this machine.
+"""Record batches that do not fit into memory, or that another process reads: in a local file.
 
-The file is a stream of Arrow's IPC, not compressed: LZ4 takes three times as long to write, and a memory map reads for
-nothing. Each batch is appended by itself, so a named file is open only while it is written to: a process may hold more
-spills than it may open files.
+The file is an uncompressed Arrow IPC stream: LZ4 takes three times as long to write, and a memory map reads for free. Each
+write appends one batch and closes a named file: a process may have more spills than open files.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Spill:
         self.file_bytes = 0  # where the next batch begins in the file
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Raises OSError where the disk is full."""
+        """Raises OSError if the disk is full."""
         if batch.num_rows == 0:
             return
         if self._path is not None or self._temporary is not None:
@@ -43,12 +42,12 @@ class Spill:
         self._bytes += batch.nbytes
         if self._bytes > self._memory_bytes:
             self._temporary = tempfile.TemporaryFile(prefix="headwater-")  # noqa: SIM115 - closed by `batches`, or with us
-            for waiting in self._batches:
-                self._append(waiting)
+            for pending in self._batches:
+                self._append(pending)
             self._batches.clear()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of them; once, unless there is a path."""
+        """All batches; once, unless there is a path."""
         if self._temporary is not None:
             import pyarrow as pa
 
@@ -61,7 +60,7 @@ class Spill:
             yield from self._batches
 
     def publish(self, path: Path) -> None:
-        """Give the file its name once it is whole, so that other processes find all of it or nothing."""
+        """Rename the complete file, so that other processes find all of it or nothing."""
         if self._path is not None and self.file_bytes:
             self._path = self._path.rename(path)
 

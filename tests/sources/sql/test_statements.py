@@ -15,7 +15,7 @@ from headwater.model.seen_rows import SeenTransactions
 from headwater.model.types import Column, CursorType
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Subject
-from headwater.sources.sql.dialects import misshapen, strays
+from headwater.sources.sql.dialects import malformed_cursor, strays
 
 GOLDEN = Path(__file__).parent / "golden"
 DAY = dt.datetime(2026, 3, 29, 1, 30, 0, 123456)  # noqa: DTZ001
@@ -120,7 +120,7 @@ def test_the_checks_of_sqlite_cursors():
     sections = {}
     for kind in VALUES:
         about = subject("sqlite", kind)
-        odd = misshapen(about)
+        odd = malformed_cursor(about)
         for number, condition in enumerate([*strays(about), *([] if odd is None else [odd])]):
             sections[f"{kind.value} {number}"] = statements.storage_of_one(about, [condition])
     check("sqlite_checks", sections)

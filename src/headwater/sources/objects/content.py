@@ -1,4 +1,4 @@
-"""What a task has of its objects: which they are, how to read them, why one failed, and their content.
+"""The objects of a task: their list, how to read them, their content, and the rejects of those that fail.
 
 The list of a split is packed as compressed Arrow: Spark sends all splits of a window to every task, so an object must
 cost little until its task unpacks it. Objects that fail are retried; single rows are rejects (G8).
@@ -209,16 +209,16 @@ def fetch_object(container: Container, version: ObjectVersion, compression: str,
     """Raises ObjectFailed for this object, SourceUnreachable when the store does not answer."""
     codec = compression_of(version.key, compression)
     try:
-        stored = _fetch_stored(container, version, tuning)
+        data = _fetch_stored(container, version, tuning)
     except ObjectGone as gone:
         raise ObjectStale(f"deleted since it was listed ({gone})") from gone
     except ObjectChanged as changed:
         raise ObjectStale(f"changed since it was listed ({changed})") from changed
     except ObjectRefused as refused:
         raise ObjectFailed(f"refused by the store ({refused})") from refused
-    if len(stored) != version.size:
-        raise ObjectStale(f"{len(stored):,} bytes received, {version.size:,} listed", stored[:PREVIEW_BYTES])
-    return _decompress(stored, codec, tuning) if codec and stored else stored
+    if len(data) != version.size:
+        raise ObjectStale(f"{len(data):,} bytes received, {version.size:,} listed", data[:PREVIEW_BYTES])
+    return _decompress(data, codec, tuning) if codec and data else data
 
 
 def compression_of(key: str, compression: str) -> str | None:
@@ -258,12 +258,12 @@ def _fetch_stored(container: Container, version: ObjectVersion, tuning: Tuning) 
     return buffer(ranges, tuning.memory_bytes)
 
 
-def _decompress(stored: Content, codec: str, tuning: Tuning) -> Content:
-    stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(stored)), codec)
+def _decompress(data: Content, codec: str, tuning: Tuning) -> Content:
+    stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), codec)
     try:
         return buffer(iter(lambda: stream.read(tuning.range_bytes), b""), tuning.memory_bytes)
     except OSError as error:
-        raise ObjectFailed(f"bad {codec}: {error}", stored[:PREVIEW_BYTES]) from None
+        raise ObjectFailed(f"bad {codec}: {error}", data[:PREVIEW_BYTES]) from None
 
 
 _PARALLEL_REQUESTS = 16  # a store answers many as fast as one

@@ -69,7 +69,7 @@ class _TextColumn:
     """The bytes of a column, and the offset of each text."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
-        array = flat(column)
+        array = flat_array(column)
         _, offsets, content = array.buffers()
         self._offsets = (
             np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4) if offsets else np.zeros(1, np.int32)
@@ -92,12 +92,12 @@ class _TextColumn:
 
 def _numbers(column: pa.ChunkedArray) -> Numbers:
     """From the buffer: Arrow's `to_numpy` imports pandas, which takes longer than listing thousands of objects."""
-    array = flat(column)
+    array = flat_array(column)
     values = array.buffers()[1]
     return np.frombuffer(values, np.int64, len(array), array.offset * 8) if values else np.empty(0, np.int64)
 
 
-def flat(column: pa.ChunkedArray) -> pa.Array:
+def flat_array(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
@@ -294,16 +294,16 @@ def _diff_suspects(suspects: _Suspects, ledger: Ledger) -> Iterator[Difference]:
         yield Difference(changed, gone, tuple(suspects.blocks))
 
 
-def _compare(rows: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _compare(rows: pa.Table, bookmarks: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The new or changed rows, and the bookmarks without a row."""
     # For each row its bookmark; NULLs: it has none.
-    bookmarks = known.take(pc.index_in(flat(rows["key"]), value_set=flat(known["key"])))
-    same = pc.not_equal(bookmarks["state"], "gone")
+    matches = bookmarks.take(pc.index_in(flat_array(rows["key"]), value_set=flat_array(bookmarks["key"])))
+    same = pc.not_equal(matches["state"], "gone")
     for name in ("etag", "size", "modified"):
-        same = pc.and_(same, pc.equal(rows[name], bookmarks[name]))
+        same = pc.and_(same, pc.equal(rows[name], matches[name]))
     for name in ("state", "earlier", "generation"):
-        rows = rows.append_column(CHANGED.field(name), bookmarks[name])
-    listed = pc.is_in(known["key"], value_set=flat(rows["key"]))
-    gone = known.filter(pc.and_(pc.invert(listed), pc.not_equal(known["state"], "gone")))
+        rows = rows.append_column(CHANGED.field(name), matches[name])
+    listed = pc.is_in(bookmarks["key"], value_set=flat_array(rows["key"]))
+    gone = bookmarks.filter(pc.and_(pc.invert(listed), pc.not_equal(bookmarks["state"], "gone")))
     changed = rows.filter(pc.invert(pc.fill_null(same, fill_value=False)))
     return changed, gone

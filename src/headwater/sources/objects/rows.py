@@ -127,9 +127,12 @@ def plan_splits(
     read_settings = replace(read_settings, split_bytes=_split_bytes(work, settings, cores))
     large = np.flatnonzero(sizes > read_settings.split_bytes)
     pieces = {int(index): _pieces(objects.slice(index, 1), container, read_settings) for index in large}
-    whole = objects.take(np.setdiff1d(np.arange(len(objects)), [index for index, splits in pieces.items() if splits]))
+    whole_objects = objects.take(
+        np.setdiff1d(np.arange(len(objects)), [index for index, splits in pieces.items() if splits])
+    )
     splits = [
-        _split(group, container, read_settings) for group in group_objects(whole, read_settings.split_bytes, cores)
+        _split(group, container, read_settings)
+        for group in group_objects(whole_objects, read_settings.split_bytes, cores)
     ]
     return (*splits, *(split for piece_splits in pieces.values() for split in piece_splits))
 
@@ -246,38 +249,40 @@ class ReplaySplit:
     @property
     def rows(self) -> int | None:
         """None: the number of rows of an object is unknown."""
-        return None if any(_is_whole(reject) for reject in self.rejects) else len(self.rejects)
+        return None if any(_is_object(reject) for reject in self.rejects) else len(self.rejects)
 
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
         for reject in self.rejects:
-            yield from (self._object if _is_whole(reject) else self._row)(reject, on_reject or raise_reject)
+            yield from (self._object if _is_object(reject) else self._row)(reject, on_reject or raise_reject)
 
     def _object(self, reject: Reject, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
         version = self.container.stat(str(reject.more["key"]))
         if version is None:
-            on_reject(_again(reject, "the object was deleted"))
+            on_reject(_with_reason(reject, "the object was deleted"))
             return
 
         def on_new_reject(new: Reject) -> None:
-            on_reject(_again(reject, new.reason) if new.part else new)
+            on_reject(_with_reason(reject, new.reason) if new.part else new)
 
-        yield from ObjectsReader(self.read_settings, self.container, on_new_reject).whole([ListedObject(version)])
+        yield from ObjectsReader(self.read_settings, self.container, on_new_reject).read_objects(
+            [ListedObject(version)]
+        )
 
     def _row(self, reject: Reject, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
         version = ObjectVersion(*(reject.more[name] for name in ("key", "etag", "size", "modified")))
         try:
-            decoded = self._decoded(reject, version)
+            decoded = self._decode(reject, version)
         except ObjectChanged:
             return
         except ObjectGone as gone:
             decoded = Decoded(failed={0: ObjectFailed(f"its object was deleted ({gone})")})
         for reason in [*(bad.reason for bad in decoded.bad), *(failed.reason for failed in decoded.failed.values())]:
-            on_reject(_again(reject, reason))
+            on_reject(_with_reason(reject, reason))
         for part in decoded.parts:
             if part.rows.num_rows:
                 yield with_metadata(self.read_settings, self.container, [ListedObject(version)], part)
 
-    def _decoded(self, reject: Reject, version: ObjectVersion) -> Decoded:
+    def _decode(self, reject: Reject, version: ObjectVersion) -> Decoded:
         """Raises ObjectGone, ObjectChanged where the payload is not enough."""
         if self.read_settings.format in ("json", "csv", "text", "debezium"):
             decoded, number = self._from_bytes(reject), np.array([int(reject.place["row"])])
@@ -304,11 +309,11 @@ class ReplaySplit:
         return open_decoder(self.read_settings).decode([reject.payload])
 
 
-def _is_whole(reject: Reject) -> bool:
+def _is_object(reject: Reject) -> bool:
     return "row" not in reject.place
 
 
-def _again(reject: Reject, reason: str) -> Reject:
+def _with_reason(reject: Reject, reason: str) -> Reject:
     """The same reject with the new reason."""
     return replace(reject, reason=reason, part="", again=False)
 

@@ -160,28 +160,28 @@ class ObjectsSource:
 
     def postpone(self, window: Window, parts: Sequence[Reject], lease: Lease) -> None:  # noqa: ARG002 - a promise
         """Objects that could not be read: retried later, or rejected after the last try."""
-        self._ledger().postpone(lease, [self._failed(part) for part in parts])
+        self._ledger().postpone(lease, [self._failed(reject) for reject in parts])
 
-    def _failed(self, part: Reject) -> FailedObject:
-        tries = int(part.more["tries"]) + 1
-        if not part.again:
-            return FailedObject(part.part, "aside", tries, part.reason)
+    def _failed(self, reject: Reject) -> FailedObject:
+        tries = int(reject.more["tries"]) + 1
+        if not reject.again:
+            return FailedObject(reject.part, "aside", tries, reject.reason)
         wait = min(self._settings.retry_after * 2 ** min(tries - 1, 30), _MAX_RETRY_INTERVAL)
-        return FailedObject(part.part, "failed", tries, part.reason, dt.datetime.now(dt.UTC) + wait)
+        return FailedObject(reject.part, "failed", tries, reject.reason, dt.datetime.now(dt.UTC) + wait)
 
     def bring_again(self, parts: Sequence[Reject], lease: Lease) -> int:
         """Retry rejected objects whose version has not changed."""
         ledger = self._ledger()
-        known = {row["key"]: row for row in ledger.get([part.part for part in parts]).to_pylist()}
-        again = [
-            part.part
-            for part in parts
-            if part.part in known
-            and known[part.part]["state"] in ("failed", "aside")
-            and known[part.part]["etag"] == part.more["etag"]
+        bookmarks = {row["key"]: row for row in ledger.get([reject.part for reject in parts]).to_pylist()}
+        keys = [
+            reject.part
+            for reject in parts
+            if reject.part in bookmarks
+            and bookmarks[reject.part]["state"] in ("failed", "aside")
+            and bookmarks[reject.part]["etag"] == reject.more["etag"]
         ]
-        ledger.try_again(lease, again, dt.datetime.now(dt.UTC))
-        return len(again)
+        ledger.try_again(lease, keys, dt.datetime.now(dt.UTC))
+        return len(keys)
 
     @contextmanager
     def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:

@@ -1,4 +1,4 @@
-"""What tasks read of a window: many small objects, one, or a piece of a large one, by the decoder of its format."""
+"""The splits of a window: many small objects, one, or a piece of a large one, by the decoder of its format."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from headwater.storage.spill import Spill
 
 @dataclass(frozen=True)
 class ObjectsSplit:
-    """Its rows are exactly those of its objects, however often it is read, while the objects stay as listed."""
+    """Every read returns exactly the rows of its objects, while the objects stay as listed."""
 
-    objects: bytes = field(repr=False)  # packed, see object_list
+    objects: bytes = field(repr=False)  # packed (`content.pack`)
     count: int
     size: int  # bytes, as they are stored
     rows: int | None
@@ -53,7 +53,7 @@ class ObjectsSplit:
         reader = ObjectsReader(self.read_settings, self.container, on_reject or raise_reject)
         if objects and objects[0].piece is not None:
             return reader.piece(objects[0])
-        return reader.whole(objects)
+        return reader.read_objects(objects)
 
 
 class ObjectsReader:
@@ -63,7 +63,7 @@ class ObjectsReader:
         self._read_settings, self._container, self._on_reject = read_settings, container, on_reject
         self._decoder: Decoder = open_decoder(read_settings)
 
-    def whole(self, objects: Sequence[ListedObject]) -> Iterator[pa.RecordBatch]:
+    def read_objects(self, objects: Sequence[ListedObject]) -> Iterator[pa.RecordBatch]:
         """Each object is decoded completely before its first row is yielded."""
         batch: list[ListedObject] = []
         contents: list[Content] = []
@@ -139,7 +139,7 @@ class ObjectsReader:
 _LINE_END_BYTES = 64 << 10  # read first to find the end of a piece's last line
 
 # (url, etag) → (offset, lines before it). A task continues the count of the previous task in its process.
-_counted: dict[tuple[str, str], tuple[int, int]] = {}
+_line_counts: dict[tuple[str, str], tuple[int, int]] = {}
 
 
 def read_piece(container: Container, listed: ListedObject, read_settings: ReadSettings) -> Iterator[Decoded]:
@@ -200,15 +200,15 @@ def _rest(container: Container, version: ObjectVersion, end: int) -> bytes:
 def _count_lines(container: Container, version: ObjectVersion, offset: int, tuning: Tuning) -> int:
     """The lines before an offset."""
     key = (container.url(version.key), version.etag)
-    at, lines = _counted.get(key, (0, 0))
+    at, lines = _line_counts.get(key, (0, 0))
     if at > offset:
         at, lines = 0, 0
     while at < offset:
         data = container.fetch_range(version, at, min(at + tuning.range_bytes, offset))
         lines += data.count(b"\n")
         at += len(data)
-    _counted.clear()
-    _counted[key] = (at, lines)
+    _line_counts.clear()
+    _line_counts[key] = (at, lines)
     return lines
 
 
@@ -221,9 +221,9 @@ def with_metadata(
     for name, _ in read_settings.metadata:
         match name:
             case "url":
-                columns.append(_repeated([container.url(owner.key) for owner in owners], part.counts))
+                columns.append(_repeat([container.url(owner.key) for owner in owners], part.counts))
             case "etag":
-                columns.append(_repeated([owner.etag for owner in owners], part.counts))
+                columns.append(_repeat([owner.etag for owner in owners], part.counts))
             case "modified":
                 modified = np.repeat(np.array([owner.modified for owner in owners], np.int64), part.counts)
                 columns.append(pa.array(modified).cast(pa.timestamp("us", "UTC")))
@@ -232,7 +232,7 @@ def with_metadata(
     return pa.RecordBatch.from_arrays(columns, schema=read_settings.schema)
 
 
-def _repeated(values: Sequence[str], counts: np.ndarray) -> pa.Array:
+def _repeat(values: Sequence[str], counts: np.ndarray) -> pa.Array:
     """Each value once per row of its object."""
     numbers = np.repeat(np.arange(len(values)), counts)
     return texts(values).take(pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
@@ -243,7 +243,7 @@ _NO_COLUMN = pa.schema([pa.field("", pa.string())])
 
 
 def open_decoder(read_settings: ReadSettings) -> Decoder:  # noqa: PLR0911 - one case per format is the clearest form
-    """For one task; what a format needs is imported only for it."""
+    """For one task; imports only what its format needs."""
     schema = decoder_schema(read_settings)
     match read_settings.format:
         case "json":

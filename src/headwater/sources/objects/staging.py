@@ -16,7 +16,7 @@ from headwater.model.marks import ObjectsMark
 from headwater.model.progress import Lease
 from headwater.model.stream_state import StreamState
 from headwater.progress.ledger import bookmark_schema
-from headwater.sources.objects.listing_diff import Difference, diff_listing, flat
+from headwater.sources.objects.listing_diff import Difference, diff_listing, flat_array
 from headwater.sources.objects.tuning import DEFAULT, Tuning
 from headwater.storage.container import Container
 
@@ -143,7 +143,7 @@ def bookmarks_of(
     if changed.num_rows:
         columns = {
             **{name: changed[name] for name in ("key", "etag", "size", "modified")},
-            "generation": generations.assign(flat(changed["size"])),
+            "generation": generations.assign(flat_array(changed["size"])),
             "earlier": _landed_before(changed, landed),
         }
         yield _table(columns, "read", run)
@@ -164,7 +164,7 @@ def bookmarks_of(
 def _retry(due: pa.Table, generations: GenerationCounter, run: str) -> pa.Table:
     """Failed objects to read again, with their number of tries."""
     columns = {name: due[name] for name in ("key", "etag", "size", "modified", "earlier", "tries", "reason")}
-    return _table({**columns, "generation": generations.assign(flat(due["size"]))}, "read", run)
+    return _table({**columns, "generation": generations.assign(flat_array(due["size"]))}, "read", run)
 
 
 def _landed_before(bookmarks: pa.Table, landed: int) -> pa.ChunkedArray:

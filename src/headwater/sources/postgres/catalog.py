@@ -39,7 +39,7 @@ class WalColumn:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a Relation message says. It holds for the messages behind it, also in mid-transaction."""
+    """The content of a Relation message. It holds for the messages after it, also within a transaction."""
 
     oid: int
     schema: str
@@ -53,7 +53,7 @@ class Commit:
     """A committed transaction of a peek."""
 
     lsn: int  # of the commit record: Begin's final_lsn
-    end: int  # behind it: where the slot may be moved to
+    end: int  # after it: where the slot may advance to
     transaction: int
     time: int  # µs since 1970
 
@@ -95,7 +95,7 @@ class Leaf:
     name: str
     pages: int
     rows: int  # the server's own estimate
-    size: int = 0  # bytes, with what is kept out of line
+    size: int = 0  # bytes, with TOAST
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,15 @@ class CatalogTable:
     layout: Layout  # as a Relation message would say it
     key: tuple[str, ...]
     numbers: Mapping[str, int] = field(default_factory=dict)  # column → its number, which a new name does not change
-    filled: frozenset[str] = frozenset()  # columns that rows from before them may hold a value in
+    filled: frozenset[str] = frozenset()  # columns in which older rows may have a value
     generated: Mapping[str, str] = field(default_factory=dict)  # computed columns: s stored, v when read
     leaves: tuple[Leaf, ...] = ()
     partitioned: bool = False
 
     def only(self, columns: Sequence[str]) -> CatalogTable:
-        """With these columns of it alone: those that are published."""
-        kept = tuple(column for column in self.layout.columns if column.name in columns)
-        return replace(self, layout=replace(self.layout, columns=kept))
+        """The table with only these columns: the published ones."""
+        published = tuple(column for column in self.layout.columns if column.name in columns)
+        return replace(self, layout=replace(self.layout, columns=published))
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,10 @@ class SelectedTables:
 def tables_of(
     session: PostgresSession, settings: PostgresSourceSettings, seen: Mapping[str, TableState]
 ) -> SelectedTables:
-    """A table that was seen keeps its stream, whatever it is called now. Raises UnknownName."""
+    """A table of the mark keeps its stream after a rename. Raises UnknownName."""
     with translated(session.address):
-        listed = read_relations(session.connection)
-    relations = {relation.oid: relation for relation in listed if not relation.schema.startswith("pg_temp_")}
+        all_relations = read_relations(session.connection)
+    relations = {relation.oid: relation for relation in all_relations if not relation.schema.startswith("pg_temp_")}
     streams, warnings = _streams(session.address, settings, relations, seen)
     oids = list(streams)
     columns: dict[int, list[tuple[Any, ...]]] = {oid: [] for oid in oids}
@@ -147,7 +147,7 @@ def tables_of(
 
 
 def attached_with_rows(session: PostgresSession, leaves: Sequence[int]) -> list[int]:
-    """The partitions that were tables before: the WAL does not show the rows that they brought."""
+    """The partitions that were tables before: the WAL does not show their rows."""
     return [oid for (oid,) in session.fetch(_ATTACHED_WITH_ROWS, [list(leaves)])] if leaves else []
 
 
@@ -156,44 +156,45 @@ def _streams(
 ) -> tuple[dict[int, str], list[str]]:
     """Table's oid → stream."""
     by_name = {(relation.schema, relation.name): oid for oid, relation in relations.items()}
-    whole = [name for name, oid in by_name.items() if not relations[oid].is_partition]
+    names = [name for name, oid in by_name.items() if not relations[oid].is_partition]
     streams_seen = {table.oid: stream for stream, table in seen.items() if table.oid in relations}
     streams: dict[int, str] = {}
     warnings = []
-    for written in settings.tables:
-        if is_pattern(written):
-            names = [name for name in match_names(written, whole, "public") if not _excluded(settings, name)]
-            streams |= {by_name[name]: streams_seen.get(by_name[name], ".".join(name)) for name in names}
+    for pattern in settings.tables:
+        if is_pattern(pattern):
+            matches = [name for name in match_names(pattern, names, "public") if not _excluded(settings, name)]
+            streams |= {by_name[name]: streams_seen.get(by_name[name], ".".join(name)) for name in matches}
             continue
-        parts = split_name(written)
-        oid = by_name.get(("public", *parts)[-2:])  # type: ignore[arg-type]
-        if oid is None and written in seen and seen[written].oid in relations:
-            oid = seen[written].oid
-            warnings.append(f"{written} is now called {relations[oid].full_name}; its stream stays {written}")
-        if oid is None and written in seen:
-            warnings.append(f"{written} no longer exists; its landed rows stay")
+        identifiers = split_name(pattern)
+        oid = by_name.get(("public", *identifiers)[-2:])  # type: ignore[arg-type]
+        if oid is None and pattern in seen and seen[pattern].oid in relations:
+            oid = seen[pattern].oid
+            warnings.append(f"{pattern} is now called {relations[oid].full_name}; its stream stays {pattern}")
+        if oid is None and pattern in seen:
+            warnings.append(f"{pattern} no longer exists; its landed rows stay")
             continue
         if oid is None:
-            known = [".".join(name) for name in whole]
-            raise UnknownName(f"{address}: table {written} does not exist", hint=did_you_mean(written, known))
-        streams[oid] = written
+            full_names = [".".join(name) for name in names]
+            raise UnknownName(f"{address}: table {pattern} does not exist", hint=did_you_mean(pattern, full_names))
+        streams[oid] = pattern
     return streams, warnings
 
 
 def _excluded(settings: PostgresSourceSettings, name: tuple[str, str]) -> bool:
-    shown = ".".join(name)
-    return any(fnmatch.fnmatchcase(shown, pattern) for pattern in settings.exclude)
+    full_name = ".".join(name)
+    return any(fnmatch.fnmatchcase(full_name, pattern) for pattern in settings.exclude)
 
 
 def _table(
     stream: str, relation: ListedRelation, columns: list[tuple[Any, ...]], leaves: tuple[Leaf, ...]
 ) -> CatalogTable:
     oid, identity = relation.oid, relation.identity
-    by_index = {"i": 7}.get(identity, 6)  # which of the two indexes names the rows
-    keyed = sorted((column[by_index], column[0]) for column in columns if column[by_index] is not None)
-    key = tuple(name for _, name in keyed)
+    by_index = {"i": 7}.get(identity, 6)  # which of the two indexes identifies the rows
+    key_columns = sorted((column[by_index], column[0]) for column in columns if column[by_index] is not None)
+    key = tuple(name for _, name in key_columns)
     layout_columns = [
-        WalColumn(name, kind, modifier, identity == "f" or name in key) for name, _, kind, modifier, *_ in columns
+        WalColumn(name, type_oid, modifier, identity == "f" or name in key)
+        for name, _, type_oid, modifier, *_ in columns
     ]
     return CatalogTable(
         stream,
@@ -208,8 +209,8 @@ def _table(
 
 
 _TEXT = "string"
-_FIRST_OF_OTHERS = 10_000  # types below it are PostgreSQL's own, and none of them is a domain
-# A domain's modifier stands with the last of the domains that it is made of. A type that is gone has no row.
+_FIRST_OF_OTHERS = 10_000  # types below it are built in, and none of them is a domain
+# The innermost domain of a domain has its modifier. A dropped type has no row.
 _TYPES = """
 WITH RECURSIVE base(oid, modifier, at, held) AS (
     SELECT oid, modifier, oid, modifier FROM unnest(%s::bigint[]::oid[], %s::int[]) AS asked(oid, modifier)
@@ -222,7 +223,7 @@ _Type = tuple[int, int]  # oid and modifier
 
 
 class Kinds:
-    """Types are read from the catalog once; an unknown type is read again, it may be new."""
+    """Types of the catalog, each read once; an unknown type is read again, as it may be new."""
 
     def __init__(self, session: PostgresSession) -> None:
         self._session = session
@@ -230,7 +231,7 @@ class Kinds:
         self._names: dict[_Type, str] = {}
 
     def of(self, layout: Layout, as_text: Collection[str]) -> tuple[str, ...]:
-        """A kind of `model/types.py` per column: a domain counts as what it is made of, all else is text."""
+        """A type of `model/types.py` per column: a domain counts as its base type, all others are text."""
         others = [column for column in layout.columns if column.type >= _FIRST_OF_OTHERS and column.name not in as_text]
         self._learn(others)
         return tuple(_TEXT if column.name in as_text else self._kind(column) for column in layout.columns)
@@ -247,9 +248,9 @@ class Kinds:
         unknown = sorted({_type(column) for column in columns} - self._bases.keys())
         if not unknown:
             return
-        asked = [[oid for oid, _ in unknown], [modifier for _, modifier in unknown]]
-        for oid, modifier, base, held, name in self._session.fetch(_TYPES, asked):
-            self._bases[oid, modifier] = (base, held)
+        arguments = [[oid for oid, _ in unknown], [modifier for _, modifier in unknown]]
+        for oid, modifier, base, base_modifier, name in self._session.fetch(_TYPES, arguments):
+            self._bases[oid, modifier] = (base, base_modifier)
             self._names[oid, modifier] = name
 
 
@@ -258,13 +259,13 @@ def _type(column: WalColumn) -> _Type:
 
 
 ROW = "_row"
-"""Tells rows of one position apart: of a copy's, where each stood; of a changed key, 1 is the former key's delete. Else 0."""
+"""Distinguishes rows of one position: in a copy, by ctid; of a changed key, 1 is the former key's delete. Else 0."""
 EVENT_KEY = (POSITION, ROW)
 ARRIVAL = SOURCE_TIME
 
 
 def change_schema(columns: Iterable[pa.Field]) -> pa.Schema:
-    """The table's columns, all nullable since a delete has only its key and a truncate nothing; then what happened."""
+    """The table's columns, all nullable as a delete has only its key and a truncate nothing; then the change columns."""
     import pyarrow as pa
 
     table = [column.with_nullable(True) for column in columns]  # noqa: FBT003 - Arrow's own signature

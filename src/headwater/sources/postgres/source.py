@@ -52,7 +52,7 @@ class PostgresSource:
         self._session = PostgresSession(settings.url)
         self._slot = GuardedSlot(self._session, settings)
         self._kinds = Kinds(self._session)
-        self._opened: tuple[CopyWindows, WalWindows] | None = None
+        self._windows: tuple[CopyWindows, WalWindows] | None = None
         self._planned: tuple[Window, WalWindow] | None = None
         self._quiet_at = 0  # the end of the WAL when it held nothing for us
         self._catalog_read_at = 0.0
@@ -74,7 +74,7 @@ class PostgresSource:
     def _preview(self, mark: Mark | None) -> Plan:
         """Read only: creates nothing on the server and copies nothing."""
         self._planned = None
-        known = self._ours(mark)
+        known = self._lsn_mark(mark)
         self._session.ping()
         slot = self._slot.check(known)
         now = read_tables(self._session, self._settings, known)
@@ -88,7 +88,7 @@ class PostgresSource:
     def _next_window(self, mark: Mark | None) -> Plan:
         """A copy of the tables that need one, or what the WAL holds for the others."""
         self._planned = None
-        known = self._ours(mark)
+        known = self._lsn_mark(mark)
         self._session.ping()
         slot = self._slot.guard(known)
         if self._is_quiet(slot):
@@ -122,7 +122,7 @@ class PostgresSource:
         return replace(plan, more=plan.more or bool(wanted)) if plan else None
 
     def _is_quiet(self, slot: SlotCheck) -> bool:
-        """The WAL has not grown since it held nothing for us, and the catalog was read a moment ago."""
+        """True if the WAL has not grown since it held nothing for us, and the catalog was read a moment ago."""
         return slot.end == self._quiet_at and time.monotonic() - self._catalog_read_at < self._catalog_seconds
 
     def _wal_plan(self, known: LsnMark, base: LsnMark, slot: SlotCheck) -> Plan | None:
@@ -166,7 +166,7 @@ class PostgresSource:
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
-        start, end = self._ours(window.start), self._ours(window.end)
+        start, end = self._lsn_mark(window.start), self._lsn_mark(window.end)
         assert end is not None  # noqa: S101 - windows have an end
         if self._is_copy(start, end):
             yield self._copies.rows(start, end)
@@ -179,7 +179,7 @@ class PostgresSource:
 
     def abandoned(self, window: Window) -> str:
         """A copy's snapshot ends with its process."""
-        start, end = self._ours(window.start), self._ours(window.end)
+        start, end = self._lsn_mark(window.start), self._lsn_mark(window.end)
         if end is None or not self._is_copy(start, end):
             return ""
         return self._copies.why_not_again(start, end)
@@ -200,7 +200,7 @@ class PostgresSource:
 
     def acknowledge(self, mark: Mark) -> None:
         """Let the server remove the WAL that every table has (G10)."""
-        known = self._ours(mark)
+        known = self._lsn_mark(mark)
         assert known is not None  # noqa: S101 - a mark is acknowledged
         if not self._copies.under_way(known):
             self._copies.close()
@@ -208,11 +208,11 @@ class PostgresSource:
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `snapshot`, `snapshot TABLE…`, `latest`, or an LSN that the slot still has."""
-        return rewound_mark(text, self._ours(mark), self._slot, self._settings)
+        return rewound_mark(text, self._lsn_mark(mark), self._slot, self._settings)
 
     def lag(self, mark: Mark | None) -> Sequence[Lag]:
         """Bytes of WAL behind the mark."""
-        known = self._ours(mark)
+        known = self._lsn_mark(mark)
         end = self._slot.state(None).server.lsn
         at = known.lsn if known and known.slot else end
         return [Lag(self._settings.slot, "log", at, end, None)]
@@ -222,7 +222,7 @@ class PostgresSource:
 
     @contextmanager
     def meet(self) -> Iterator[ComparisonPoint]:
-        """In a snapshot of its own; a WAL message asks for a window that ends there."""
+        """Compares in an exported snapshot; a WAL message asks for a window that ends at its LSN."""
         from headwater.sources.postgres.verify import WalComparisonPoint
 
         with self._snapshot() as rows:
@@ -233,7 +233,7 @@ class PostgresSource:
     def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
         from headwater.sources.postgres.verify import now_of_keys
 
-        known = self._ours(mark)
+        known = self._lsn_mark(mark)
         assert known is not None  # noqa: S101 - something landed
         with self._snapshot() as rows:
             yield list(now_of_keys(rows, known, keys))
@@ -248,10 +248,10 @@ class PostgresSource:
             yield SnapshotReader(self._settings, snapshot, now, self._kinds, 2 * self._cores)
 
     def close(self) -> None:
-        if self._opened is not None:
-            for windows in self._opened:
+        if self._windows is not None:
+            for windows in self._windows:
                 windows.close()
-            self._opened = None
+            self._windows = None
         self._session.close()
 
     @property
@@ -263,15 +263,15 @@ class PostgresSource:
         return self._open()[1]
 
     def _open(self) -> tuple[CopyWindows, WalWindows]:
-        if self._opened is None:
+        if self._windows is None:
             from headwater.sources.postgres.initial_copy.windows import CopyWindows
             from headwater.sources.postgres.wal.windows import WalWindows
 
             copies = CopyWindows(self._settings, self._kinds, self._cores)
-            self._opened = (copies, WalWindows(self._settings, self._kinds, self._cores))
-        return self._opened
+            self._windows = (copies, WalWindows(self._settings, self._kinds, self._cores))
+        return self._windows
 
-    def _ours(self, mark: Mark | None) -> LsnMark | None:
+    def _lsn_mark(self, mark: Mark | None) -> LsnMark | None:
         if mark is not None and not isinstance(mark, LsnMark):
             raise SourceChanged(
                 f"{self.address}: the stored mark ({mark}) is not an LSN of PostgreSQL",

@@ -44,22 +44,22 @@ class TablesNow:
 
 
 def read_tables(session: PostgresSession, settings: PostgresSourceSettings, mark: LsnMark | None) -> TablesNow:
-    """Read only; tables that are not published yet count as they will be."""
+    """Read only; tables that are not published yet count as if they were."""
     selected = tables_of(session, settings, mark.streams if mark else {})
     return _now(settings, selected, read_publication(session, settings.publication_name))
 
 
 def publish_tables(session: PostgresSession, settings: PostgresSourceSettings, mark: LsnMark | None) -> TablesNow:
-    """The same, after the publication was changed to what settings say. Refuses, by name, what cannot work (G12)."""
+    """The same, after changing the publication as settings say. Refuses, by name, what cannot work (G12)."""
     selected = tables_of(session, settings, mark.streams if mark else {})
     publication = read_publication(session, settings.publication_name)
     known = {stream: seen.published for stream, seen in mark.streams.items()} if mark else {}
-    wanted = publication_statements(
+    statements = publication_statements(
         settings, list(selected.tables.values()), publication, known, session.server_version
     )
-    if wanted:
+    if statements:
         _refuse_unfit(session, selected.tables)
-        for sql in wanted:
+        for sql in statements:
             _publish(session, sql)
         publication = read_publication(session, settings.publication_name)
     return _now(settings, selected, publication)
@@ -85,18 +85,18 @@ def _publish(session: PostgresSession, sql: str) -> None:
 
 
 def _refuse_unfit(session: PostgresSession, tables: Mapping[str, CatalogTable]) -> None:
-    """Before anything is published: afterwards UPDATE and DELETE of such a table fail in the user's application."""
+    """Refuse before publishing: afterwards UPDATE and DELETE of such a table fail in the user's application."""
     with translated(session.address):
-        asked = read_tables_by_oid(session.connection, [table.layout.oid for table in tables.values()])
-    problems = [f"{table.full_name} {problem[0]}" for table in asked if (problem := kind_problem(table))]
+        catalog_tables = read_tables_by_oid(session.connection, [table.layout.oid for table in tables.values()])
+    problems = [f"{table.full_name} {problem[0]}" for table in catalog_tables if (problem := kind_problem(table))]
     if problems:
         raise InputError("; ".join(problems), hint="leave them out (exclude), or make them ordinary tables")
-    without = without_identity(asked)
-    if without:
+    unidentified = without_identity(catalog_tables)
+    if unidentified:
         raise InputError(
-            "; ".join(f"{table.full_name}: {identity_problem(table)}" for table in without)
+            "; ".join(f"{table.full_name}: {identity_problem(table)}" for table in unidentified)
             + ". Once published, UPDATE and DELETE would fail in your application; nothing was changed",
-            hint=f"add a primary key, or run for example {_remedy(without[0])}",
+            hint=f"add a primary key, or run for example {_remedy(unidentified[0])}",
         )
 
 
@@ -105,22 +105,22 @@ def _remedy(table: Table) -> str:
 
 
 def reconciled_tables(session: PostgresSession, now: TablesNow, mark: LsnMark) -> dict[str, TableState]:
-    """The mark's tables, with what only the catalog shows. Tables that settings no longer name are dropped."""
-    made = {}
+    """The mark's tables, updated by the catalog, without tables that settings no longer name."""
+    tables = {}
     for stream, seen in mark.streams.items():
         table = now.tables.get(stream)
         if table is None:
             continue
         if table.layout.oid != seen.oid:
-            made[stream] = replace(seen, stale="another table has its name now")
+            tables[stream] = replace(seen, stale="another table has its name now")
             continue
-        moved = _rows_moved(session, seen, table)
-        made[stream] = reconciled(seen, table, now.identities[stream], moved_rows=moved)
-    return made
+        moved_rows = _rows_moved(session, seen, table)
+        tables[stream] = reconciled(seen, table, now.identities[stream], moved_rows=moved_rows)
+    return tables
 
 
 def _rows_moved(session: PostgresSession, seen: TableState, table: CatalogTable) -> bool:
-    """Detached partitions took rows along; attached ones may have brought some."""
+    """True if partitions with rows were attached or detached."""
     known, now = set(seen.leaves), set(leaves_of(table))
     return bool(known - now) or bool(attached_with_rows(session, sorted(now - known)))
 
@@ -152,7 +152,7 @@ def published_columns(publication: Publication | None, table: CatalogTable) -> C
 
 
 def settings_digest(settings: PostgresSourceSettings, stream: str) -> str:
-    """A digest of the columns and the condition that settings give a table; empty: none."""
+    """A digest of a table's columns and condition in settings; empty: it has none."""
     values = [settings.columns.get(stream), settings.where.get(stream)]
     if values == [None, None]:
         return ""
@@ -160,7 +160,7 @@ def settings_digest(settings: PostgresSourceSettings, stream: str) -> str:
 
 
 def identity_of(settings: PostgresSourceSettings, stream: str, entry: PublicationEntry | None) -> str:
-    """What a mark keeps of a table's publication entry: when it differs, changes may have been missed."""
+    """The identity of a table's publication entry in a mark: if it differs, changes may be missing."""
     return f"{entry.id if entry else ''}/{settings_digest(settings, stream)}"
 
 
@@ -231,20 +231,20 @@ def _refuse_unsupported(
 
 
 def _refuse_table(table: CatalogTable, columns: Sequence[str] | None, where: str | None) -> None:
-    """What PostgreSQL would only refuse later, when an application updates or deletes a row."""
-    named = {column.name for column in table.layout.columns if column.in_identity}
-    left = sorted(set(table.key if table.layout.identity != "f" else named) - set(columns or named))
-    if left:
+    """Refuse what PostgreSQL refuses only later, when an application updates or deletes a row."""
+    identity = {column.name for column in table.layout.columns if column.in_identity}
+    missing = sorted(set(table.key if table.layout.identity != "f" else identity) - set(columns or identity))
+    if missing:
         raise InputError(
-            f"{table.stream}: columns leaves out {left[0]!r}, which identifies the row of an update or delete",
+            f"{table.stream}: columns leaves out {missing[0]!r}, which identifies the row of an update or delete",
             hint="add it to columns"
             if table.layout.identity != "f"
             else "with REPLICA IDENTITY FULL every column is needed",
         )
-    unnamed = sorted(_columns_in(table.stream, where) - named) if where else []
-    if unnamed:
+    foreign = sorted(_columns_in(table.stream, where) - identity) if where else []
+    if foreign:
         raise InputError(
-            f"{table.stream}: where uses {unnamed[0]!r}, which is not in the replica identity: UPDATE and DELETE would fail "
+            f"{table.stream}: where uses {foreign[0]!r}, which is not in the replica identity: UPDATE and DELETE would fail "
             "in your application; nothing was changed",
             hint=f"ALTER TABLE {_name(table)} REPLICA IDENTITY FULL, or filter in a transform",
         )
@@ -293,7 +293,7 @@ def homes(columns: Mapping[str, str], layout: Layout, kinds: Sequence[str]) -> H
 
 
 def reconciled(seen: TableState, table: CatalogTable, identity: str, *, moved_rows: bool) -> TableState:
-    """Against the catalog of today; `moved_rows`: partitions came with rows, or went."""
+    """The state after a look at the catalog; `moved_rows`: partitions with rows were attached or detached."""
     stale = seen.stale or _why_stale(seen, table, identity, moved_rows=moved_rows)
     shape = {column: (number or table.numbers.get(column, 0), kind) for column, (number, kind) in seen.shape.items()}
     return replace(seen, shape=shape, stale=stale, leaves=leaves_of(table))
@@ -311,7 +311,7 @@ def _why_stale(seen: TableState, table: CatalogTable, identity: str, *, moved_ro
 
 
 def _column_stale(seen: TableState, table: CatalogTable, column: WalColumn, names: Mapping[int, str]) -> str:
-    """`names`: the columns that were there before, by their numbers."""
+    """`names`: the former columns by their numbers."""
     number = table.numbers[column.name]
     known, kind = seen.shape.get(column.name, (0, ""))
     if not known and names.get(number, column.name) != column.name:

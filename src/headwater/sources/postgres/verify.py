@@ -1,4 +1,4 @@
-"""Verification: lake and database are compared in a snapshot whose LSN is known, at which a window ends."""
+"""Verification: compares lake and database in an exported snapshot; a window ends at its LSN."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COPIED = 2  # the minor number of a copy's rows
 
 @dataclass(frozen=True)
 class SnapshotReader:
-    """The tables of a mark, as they are in one snapshot."""
+    """The tables of a mark in one exported snapshot."""
 
     settings: PostgresSourceSettings
     snapshot: CopySnapshot
@@ -42,7 +42,7 @@ class SnapshotReader:
         seen, table = mark.streams[stream], self.now.tables[stream]
         kinds = self.kinds.of(table.layout, self.settings.as_text.get(stream, ()))
         conditions = [text for text in (self.settings.where.get(stream, ""), where) if text]
-        order = CopyRequest(
+        request = CopyRequest(
             stream=stream,
             table=table,
             kinds=kinds,
@@ -57,35 +57,35 @@ class SnapshotReader:
             replaces=False,
             splits=self.splits,
         )
-        return copied_rows(self.settings.url, order)
+        return copied_rows(self.settings.url, request)
 
 
 class WalComparisonPoint:
     """The LSN is the snapshot's; a WAL message asks for a window that ends there."""
 
     def __init__(self, rows: SnapshotReader) -> None:
-        self._rows, self._place = rows, rows.snapshot.lsn
+        self._rows, self._lsn = rows, rows.snapshot.lsn
 
     def standing(self, mark: Mark | None) -> Standing:
-        if not isinstance(mark, LsnMark) or not mark.slot or mark.lsn < self._place:
+        if not isinstance(mark, LsnMark) or not mark.slot or mark.lsn < self._lsn:
             return "before"
-        return "here" if mark.lsn == self._place else "past"
+        return "here" if mark.lsn == self._lsn else "past"
 
     def beyond(self, end: str) -> bool:
         try:
             mark = mark_from_json(json.loads(end))
         except ValueError:
-            return lsn_number(end.partition(";")[0]) > self._place
-        return isinstance(mark, LsnMark) and mark.lsn > self._place
+            return lsn_number(end.partition(";")[0]) > self._lsn
+        return isinstance(mark, LsnMark) and mark.lsn > self._lsn
 
     def streams(self, mark: Mark) -> Sequence[str]:
         return sorted(mark.streams) if isinstance(mark, LsnMark) else ()
 
     def compared(self, mark: Mark) -> Sequence[Comparison | NotCompared]:
         assert isinstance(mark, LsnMark)  # noqa: S101 - `standing` saw it
-        if self._place not in (mark.lsn, mark.cut):
-            raise SnapshotGone(  # the next look has another place
-                f"the pipeline was just past {lsn_text(self._place)} when it was asked to stop there; nothing was compared",
+        if self._lsn not in (mark.lsn, mark.cut):
+            raise SnapshotGone(  # the next attempt has another LSN
+                f"the pipeline was just past {lsn_text(self._lsn)} when it was asked to stop there; nothing was compared",
                 hint="run verify again",
             )
         return [self._one(mark, stream, seen) for stream, seen in sorted(mark.streams.items())]
@@ -100,11 +100,11 @@ class WalComparisonPoint:
 
     def _why_not(self, stream: str, seen: TableState) -> str:
         if stream not in self._rows.now.tables:
-            return "it is not there any more"
+            return "it no longer exists"
         if seen.copied_to is not None:
             return "it is being copied"
-        if seen.copied > self._place:
-            return "it was copied at a later place"
+        if seen.copied > self._lsn:
+            return "it was copied at a later LSN"
         return f"it has to be copied again ({seen.stale})" if seen.stale else ""
 
     def _narrowed(self, mark: LsnMark, stream: str, wanted: KeyRanges | pa.Table) -> Comparison:
@@ -117,14 +117,14 @@ def now_of_keys(rows: SnapshotReader, mark: LsnMark, keys: Mapping[str, pa.Table
     for stream, wanted in keys.items():
         rejects: list[Reject] = []
         source = rows.of(mark, stream, among(wanted))
-        found = [batch for split in source.splits or () for batch in split.read(rejects.append)]
-        there = pa.Table.from_batches(found, source.schema).select(list(source.key))
-        aside = _keys_of(rejects, mark.streams[stream], source)
-        gone = _without(wanted.select(list(source.key)), pa.concat_tables([there, aside]))
+        batches = [batch for split in source.splits or () for batch in split.read(rejects.append)]
+        present = pa.Table.from_batches(batches, source.schema).select(list(source.key))
+        rejected = _keys_of(rejects, mark.streams[stream], source)
+        absent = _without(wanted.select(list(source.key)), pa.concat_tables([present, rejected]))
         place = position(mark.place(rows.snapshot.lsn), _COPIED)
-        held = MemorySplit((*found, *_deletes(gone, source.schema, place, rows.snapshot.moment)), tuple(rejects))
+        split = MemorySplit((*batches, *_deletes(absent, source.schema, place, rows.snapshot.moment)), tuple(rejects))
         assert source.changes is not None  # noqa: S101 - rows of a copy
-        yield CurrentRows(replace(source, splits=(held,), changes=replace(source.changes, is_copy=False)))
+        yield CurrentRows(replace(source, splits=(split,), changes=replace(source.changes, is_copy=False)))
 
 
 def _keys_of(rejects: Sequence[Reject], seen: TableState, rows: Rows) -> pa.Table:
@@ -170,11 +170,13 @@ def among(keys: pa.Table) -> str:
 
 def _between(spans: KeyRanges) -> str:
     name = sql.Identifier(spans.column).as_string()
-    parts = []
+    conditions = []
     for low, high in spans.bounds:
-        edges = [f"{name} {sign} {_literal(value)}" for sign, value in ((">=", low), ("<=", high)) if value is not None]
-        parts.append(" AND ".join(edges) or "true")
-    return " OR ".join(f"({part})" for part in parts) or "false"
+        bounds = [
+            f"{name} {sign} {_literal(value)}" for sign, value in ((">=", low), ("<=", high)) if value is not None
+        ]
+        conditions.append(" AND ".join(bounds) or "true")
+    return " OR ".join(f"({condition})" for condition in conditions) or "false"
 
 
 def _literals(column: pa.ChunkedArray) -> list[str]:
@@ -182,7 +184,7 @@ def _literals(column: pa.ChunkedArray) -> list[str]:
 
 
 def _literal(value: object) -> str:
-    """Without a type: the column that it is compared with has one."""
+    """Without a type: the compared column has one."""
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
     return sql.Literal(str(value)).as_string().removesuffix("::text")

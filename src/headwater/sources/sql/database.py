@@ -1,4 +1,4 @@
-"""The promises between the `sql` source and a database: relations, consistent views, and what strategies exchange about them."""
+"""The protocols between the `sql` source and a database: relations, consistent views, and the values that strategies exchange."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tuning:
-    """How much a mark may hold, and how far a poll may look."""
+    """Limits of a mark and of a poll."""
 
     max_digests: int = 100_000  # of rows in one mark
-    max_pending_transactions: int = 10_000  # in one mark: more unfinished ones delay the newest rows
-    max_transactions_per_poll: int = 5_000_000  # whose status one poll asks for
-    renew_after_transactions: int = 1 << 29  # a mark without news is renewed after so many
+    max_pending_transactions: int = 10_000  # in one mark; more of them delay the newest rows
+    max_transactions_per_poll: int = 5_000_000  # whose status one poll reads
+    renew_after_transactions: int = 1 << 29  # a mark without new rows is renewed after so many
     oldest_transactions: int = 1 << 31  # ages are counted in 31 bits: a mark must not grow older than that
     first_poll_wait_seconds: float = 1.0  # for transactions that are just ending
 
@@ -41,7 +41,7 @@ LateStrategy = Literal["xid", "digest", "value"]
 
 @dataclass(frozen=True)
 class Subject:
-    """What is read, as SQL needs it."""
+    """The table or query of a stream, as SQL needs it."""
 
     dialect: str  # sqlglot's name
     cursor: str
@@ -63,7 +63,7 @@ class Ticker:
 
 @dataclass(frozen=True)
 class Relation:
-    """One stream's subject, with what the catalog knows about it."""
+    """One stream's subject with its facts of the catalog."""
 
     stream: str
     subject: Subject
@@ -97,7 +97,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Limits:
-    """How many rows a window takes, and in how many splits it is read."""
+    """The most rows of a window, and the number of its splits."""
 
     max_rows: int | None
     splits: int | None
@@ -106,7 +106,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream at work: what it reads, from which mark on, and within which limits."""
+    """One stream in one plan: its relation, its start and its limits."""
 
     relation: Relation
     settings: SqlSourceSettings
@@ -117,7 +117,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What lies after a stream's mark. `end` is None when nothing is new."""
+    """The plan of one stream. `end` is None when nothing is new."""
 
     end: ColumnMark | None
     rows: int | None = None
@@ -146,21 +146,19 @@ class View(Protocol):
         """The rows of a small result."""
 
     def split(self, sql: str, relation: Relation, rows: int | None, flags: int = 0) -> Split:
-        """A split that an executor reads in the same view; its rows have
-        the columns' exact types, followed by that many flags as int64.
-        """
+        """A split that an executor reads in the same view: columns in their exact types, then so many int64 flags."""
 
     def rows_of(self, relation: Relation, splits: tuple[Split, ...]) -> Rows:
-        """The rows of a window that was cut into these splits."""
+        """The rows of a window with these splits."""
 
     def ranges(
         self, relation: Relation, conditions: Sequence[Condition], rows: int | None, limits: Limits
     ) -> list[tuple[list[Condition], int | None]]:
-        """Further conditions that cut the rows under `conditions` into ranges of similar size, with their rows."""
+        """Conditions that cut the rows under `conditions` into ranges of similar size, with their row counts."""
 
 
 def rows_of(relation: Relation, splits: tuple[Split, ...]) -> Rows:
-    """The rows of a window that was cut into these splits, which Arrow reads."""
+    """The rows of a window with these splits, which Arrow reads."""
     return Rows(relation.stream, relation.schema, relation.key, (relation.subject.cursor,), splits)
 
 
@@ -173,28 +171,28 @@ class Database(Protocol):
 
     @property
     def shares_views(self) -> bool:
-        """Whether executors read in the view of their split, and not each in a view of its own."""
+        """True if executors read in the view of the plan, not each in a view of its own."""
 
-    def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
-        """Whether nothing at all can be new since these marks. Cheap; False when that is not known."""
+    def is_unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
+        """True if nothing can be new since these marks; False if unknown. Cheap."""
 
-    def remember_no_news(self, marks: Mapping[str, ColumnMark]) -> None:
-        """Called when the last view had nothing new after these marks."""
+    def remember_unchanged(self, marks: Mapping[str, ColumnMark]) -> None:
+        """The source calls it when the last view had nothing new after these marks."""
 
     def relations(self) -> list[Relation]:
         """The streams, as the catalog has them now."""
 
     def view(self, relations: Sequence[Relation], marks: Mapping[str, ColumnMark]) -> View:
-        """A new view for planning; it ends the one before."""
+        """A new view for planning; ends the previous one."""
 
-    def view_again(self, ends: Mapping[str, ColumnMark]) -> View:
-        """A new view for reading windows with these ends that were planned earlier, perhaps by another process.
+    def reopen_view(self, ends: Mapping[str, ColumnMark]) -> View:
+        """A new view for reading windows of an earlier plan, perhaps of another process, with these ends.
 
-        Raises SourceChanged when this is not the database that they were planned on (G9).
+        Raises SourceChanged if this is not the database of that plan (G9).
         """
 
-    def plan_done(self) -> None:
-        """Called when a plan is complete: release what blocks writers. The view may still be asked for splits."""
+    def finish_plan(self) -> None:
+        """The source calls it after a plan: release what blocks writers. The view still makes splits."""
 
     def end_view(self) -> None:
         """End the current view, if there is one."""
@@ -208,11 +206,11 @@ class AssignsTransactionIds(Protocol):
     """A database whose marks hold transaction ids."""
 
     def has_valid_ids(self, mark: ColumnMark) -> bool:
-        """Whether the ids in this mark are of this server and not older than a restore."""
+        """True if the ids in this mark are of this server and not older than a restore."""
 
 
 def split_count(rows: int | None, limits: Limits, *, rows_per_split: int = 200_000) -> int:
-    """How many splits read a window: enough for the cores, no tiny and no endless ones."""
+    """The number of splits of a window: enough for the cores, neither tiny nor huge."""
     if limits.splits is not None:
         return limits.splits
     if rows is None or rows < rows_per_split:

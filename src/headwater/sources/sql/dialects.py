@@ -1,4 +1,4 @@
-"""The cursor and its values in the SQL of each database, and the small pieces that all statements are made of.
+"""The cursor and its values in the SQL of each database, and the expressions that all statements use.
 
 Strings are compared as bytes of UTF-8: a collation would fold case, and even binary ones of MySQL and SQL
 Server ignore blanks at the end. Times travel as text, so that no driver and no JVM moves them between time
@@ -38,7 +38,7 @@ _SHAPES = {
 
 def comparable(subject: Subject) -> Condition:
     """The cursor in a form whose order Python and the database agree on."""
-    cursor: Condition = bare(subject)
+    cursor: Condition = cursor_column(subject)
     if subject.dialect in DIALECTS:
         return vendor_comparable(subject, cursor)
     if subject.cursor_type is CursorType.STRING:
@@ -69,12 +69,12 @@ def literal(subject: Subject, value: CursorValue) -> Condition:
     return cast(text, _CASTS[subject.cursor_type]) if subject.cursor_type in _CASTS else text
 
 
-def sqlite_text(kind: CursorType, value: CursorValue) -> str:
-    """A value as `comparable` gives it in SQLite."""
+def sqlite_text(cursor_type: CursorType, value: CursorValue) -> str:
+    """A value in the form of `comparable` in SQLite."""
     if isinstance(value, uuid.UUID):
         return str(value)
-    text = kind.to_text(value)
-    return text.replace("T", " ")[:26] if kind in _TIMES else text
+    text = cursor_type.to_text(value)
+    return text.replace("T", " ")[:26] if cursor_type in _TIMES else text
 
 
 def index_bound(subject: Subject, value: CursorValue) -> list[Condition]:
@@ -83,7 +83,7 @@ def index_bound(subject: Subject, value: CursorValue) -> list[Condition]:
         return []
     # Up to the second, with a blank: it sorts before both "T" and every longer text of that second.
     second = sqlite_text(subject.cursor_type, value)[:19]
-    return [exp.GTE(this=bare(subject), expression=exp.Literal.string(second))]
+    return [exp.GTE(this=cursor_column(subject), expression=exp.Literal.string(second))]
 
 
 def strays(subject: Subject) -> list[Condition]:
@@ -91,28 +91,28 @@ def strays(subject: Subject) -> list[Condition]:
 
     SQLite sorts NULL, numbers, texts and blobs one after the other, so an index finds them.
     """
-    texts = exp.GTE(this=bare(subject), expression=exp.Literal.string(""))
+    texts = exp.GTE(this=cursor_column(subject), expression=exp.Literal.string(""))
     if subject.cursor_type in (CursorType.INTEGER, CursorType.DECIMAL):
         return [texts]
-    numbers = exp.LT(this=bare(subject), expression=exp.Literal.string(""))
-    return [numbers, exp.GTE(this=bare(subject), expression=exp.HexString(this=""))]
+    numbers = exp.LT(this=cursor_column(subject), expression=exp.Literal.string(""))
+    return [numbers, exp.GTE(this=cursor_column(subject), expression=exp.HexString(this=""))]
 
 
-def misshapen(subject: Subject) -> Condition | None:
-    """The condition for cursor values whose order is not the order of their type (SQLite); None: all are fine."""
+def malformed_cursor(subject: Subject) -> Condition | None:
+    """The condition for cursor values whose order is not the order of their type (SQLite); None: there are none."""
     if subject.cursor_type is CursorType.INTEGER:
-        return exp.EQ(this=call("typeof", bare(subject)), expression=exp.Literal.string("real"))
+        return exp.EQ(this=call("typeof", cursor_column(subject)), expression=exp.Literal.string("real"))
     shape = _SHAPES.get(subject.cursor_type)
     if shape is None:
         return None
-    wrong: Condition = exp.Not(this=exp.Glob(this=comparable(subject), expression=exp.Literal.string(shape)))
+    malformed: Condition = exp.Not(this=exp.Glob(this=comparable(subject), expression=exp.Literal.string(shape)))
     if subject.cursor_type in _TIMES:
         # More than six digits of a second would be cut off.
-        wrong = exp.or_(wrong, exp.GT(this=call("length", _plain_time(subject)), expression=number_(26)))
-    return wrong
+        malformed = exp.or_(malformed, exp.GT(this=call("length", _plain_time(subject)), expression=number_(26)))
+    return malformed
 
 
-def bare(subject: Subject) -> exp.Column:
+def cursor_column(subject: Subject) -> exp.Column:
     return exp.column(identifier(subject.cursor))
 
 
@@ -120,8 +120,8 @@ def identifier(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
 
 
-def cast(what: Condition, to: str) -> exp.Cast:
-    return exp.Cast(this=what, to=exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=to))
+def cast(value: Condition, to: str) -> exp.Cast:
+    return exp.Cast(this=value, to=exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=to))
 
 
 def call(name: str, *arguments: Condition) -> Condition:
@@ -134,7 +134,7 @@ def number_(value: int) -> Condition:
 
 def _plain_time(subject: Subject) -> Condition:
     """SQLite's times are texts: one separator, no zone, so that their order is the order of times."""
-    plain = call("replace", bare(subject), exp.Literal.string("T"), exp.Literal.string(" "))
+    plain = call("replace", cursor_column(subject), exp.Literal.string("T"), exp.Literal.string(" "))
     if subject.cursor_type is CursorType.TIMESTAMPTZ:
         for zone in ("Z", "+00:00"):
             plain = call("replace", plain, exp.Literal.string(zone), exp.Literal.string(""))
@@ -147,7 +147,7 @@ _DATETIME_FIRST_YEAR = 1753
 _DATETIME_LAST_DIGITS = (0, 3, 7)  # of the milliseconds: SQL Server's datetime counts in 1/300 of a second
 _MILLISECOND = 1000
 _ORACLE_SECOND, _ORACLE_TIME = "YYYY-MM-DD HH24:MI:SS", "YYYY-MM-DD HH24:MI:SS.FF6"
-_KINDS = {
+_TYPES = {
     CursorType.INTEGER: "int64",
     CursorType.DECIMAL: "decimal",
     CursorType.DATE: "date",
@@ -186,77 +186,77 @@ def vendor_literal(subject: Subject, value: CursorValue) -> Condition:
 
 def cursor_text(subject: Subject, cursor: Condition) -> Condition:
     """The cursor as text that `parse_value` reads back exactly."""
-    return text(subject.dialect, cursor, _KINDS[subject.cursor_type], subject.declared)
+    return text(subject.dialect, cursor, _TYPES[subject.cursor_type], subject.declared)
 
 
-def selected(dialect: str, column: Column, plain: Condition) -> Condition:
-    """A column as it is read; where it is not read as it is, under its own name."""
+def output_column(dialect: str, column: Column, plain: Condition) -> Condition:
+    """A column as the statement reads it; an expression has the column's name."""
     if column.as_text:
-        shown = text(dialect, plain, column.type, column.declared)
+        value = text(dialect, plain, column.type, column.declared)
     elif dialect == "mysql" and column.type == "float32":
         # MySQL sends a FLOAT as text with six digits, a DOUBLE with all of them.
-        shown = exp.Mul(this=plain, expression=exp.Literal.number("1E0"))
+        value = exp.Mul(this=plain, expression=exp.Literal.number("1E0"))
     elif dialect == "mysql" and column.declared.upper().startswith("BIT"):
-        shown = cast(plain, "UNSIGNED")
+        value = cast(plain, "UNSIGNED")
     else:
         return plain
-    return exp.alias_(shown, column.name, quoted=True)
+    return exp.alias_(value, column.name, quoted=True)
 
 
-def text(dialect: str, what: Condition, kind: str, declared: str) -> Condition:
-    """A value as text that loses nothing. `kind` string: as the database would show it, offset and all."""
+def text(dialect: str, value: Condition, type_: str, declared: str) -> Condition:
+    """A value as exact text. `type_` string: as the database prints it, offset included."""
     writer = {"mysql": _mysql_text, "tsql": _tsql_text, "oracle": _oracle_text}[dialect]
-    return writer(what, kind, declared.upper())
+    return writer(value, type_, declared.upper())
 
 
-def _mysql_text(what: Condition, kind: str, declared: str) -> Condition:
-    if kind == "string" and any(word in declared for word in ("BINARY", "BLOB")):
-        return call("HEX", what)
+def _mysql_text(value: Condition, type_: str, declared: str) -> Condition:
+    if type_ == "string" and any(word in declared for word in ("BINARY", "BLOB")):
+        return call("HEX", value)
     if declared.startswith("BIT"):
-        what = cast(what, "UNSIGNED")
+        value = cast(value, "UNSIGNED")
     if declared.startswith("FLOAT"):
-        what = exp.Mul(this=what, expression=exp.Literal.number("1E0"))
-    return cast(what, "CHAR")
+        value = exp.Mul(this=value, expression=exp.Literal.number("1E0"))
+    return cast(value, "CHAR")
 
 
-def _tsql_text(what: Condition, kind: str, declared: str) -> Condition:  # noqa: PLR0911 - one case per type
-    def converted(length: str, style: int, value: Condition = what) -> Condition:
+def _tsql_text(source: Condition, type_: str, declared: str) -> Condition:  # noqa: PLR0911 - one case per type
+    def convert(length: str, style: int, value: Condition = source) -> Condition:
         return call("CONVERT", exp.var(f"nvarchar({length})"), value, exp.Literal.number(style))
 
-    match kind:
+    match type_:
         case "date":
-            return converted("10", 23)
+            return convert("10", 23)
         case "timestamp":
-            return converted("26", 126)
+            return convert("26", 126)
         case "timestamptz":
-            return converted("26", 126, cast(call("SWITCHOFFSET", what, _text("+00:00")), "datetime2(6)"))
+            return convert("26", 126, cast(call("SWITCHOFFSET", source, _text("+00:00")), "datetime2(6)"))
         case _ if declared.startswith(("DATE", "TIME", "SMALLDATETIME")) and declared != "TIMESTAMP":
-            return converted("40", 121)
+            return convert("40", 121)
         case _ if declared in ("FLOAT", "REAL"):
-            return converted("40", 3)  # every digit that the number needs
+            return convert("40", 3)  # every digit that the number needs
         case _ if "MONEY" in declared:
-            return converted("40", 2)
+            return convert("40", 2)
         case _ if "BINARY" in declared or declared in ("TIMESTAMP", "IMAGE"):
-            return converted("max", 1)
+            return convert("max", 1)
         case _:
-            return cast(what, "nvarchar(max)")
+            return cast(source, "nvarchar(max)")
 
 
-def _oracle_text(what: Condition, kind: str, declared: str) -> Condition:  # noqa: PLR0911 - one case per type
-    if kind == "timestamptz":
-        return call("TO_CHAR", call("SYS_EXTRACT_UTC", what), _text(_ORACLE_TIME))
+def _oracle_text(value: Condition, type_: str, declared: str) -> Condition:  # noqa: PLR0911 - one case per type
+    if type_ == "timestamptz":
+        return call("TO_CHAR", call("SYS_EXTRACT_UTC", value), _text(_ORACLE_TIME))
     if declared == "DATE":
-        return call("TO_CHAR", what, _text(_ORACLE_SECOND))
+        return call("TO_CHAR", value, _text(_ORACLE_SECOND))
     if declared.startswith("TIMESTAMP"):
         full = "YYYY-MM-DD HH24:MI:SS.FF9" + (" TZH:TZM" if "ZONE" in declared else "")
-        return call("TO_CHAR", what, _text(_ORACLE_TIME if kind == "timestamp" else full))
-    if kind in ("int64", "decimal") or declared.startswith(("NUMBER", "FLOAT", "BINARY_")):
-        return call("TO_CHAR", what, _text("TM9"), _text("NLS_NUMERIC_CHARACTERS='.,'"))
+        return call("TO_CHAR", value, _text(_ORACLE_TIME if type_ == "timestamp" else full))
+    if type_ in ("int64", "decimal") or declared.startswith(("NUMBER", "FLOAT", "BINARY_")):
+        return call("TO_CHAR", value, _text("TM9"), _text("NLS_NUMERIC_CHARACTERS='.,'"))
     if "RAW" in declared:
-        return call("RAWTOHEX", what)
+        return call("RAWTOHEX", value)
     if declared in ("CHAR", "NCHAR"):
-        return cast(what, "VARCHAR2(4000)" if declared == "CHAR" else "NVARCHAR2(2000)")
-    return what if "CHAR" in declared or "CLOB" in declared else call("TO_CHAR", what)
+        return cast(value, "VARCHAR2(4000)" if declared == "CHAR" else "NVARCHAR2(2000)")
+    return value if "CHAR" in declared or "CLOB" in declared else call("TO_CHAR", value)
 
 
 def _mysql_time(subject: Subject, value: dt.datetime) -> Condition:  # noqa: ARG001 - one signature for all

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headwater.sources.sql.dialects import Condition
 
 KEYS_AT_ONCE = 500  # in one statement
-_SPANS_AT_ONCE = 50
-_MOST_KEYS = 100_000  # of which more are read faster with everything else
-_WHOLE = ("int32", "int64")
-_ORDERED = {
+_RANGES_AT_ONCE = 50
+_MAX_KEYS = 100_000  # with more of them a full read is faster
+_INTEGERS = ("int32", "int64")
+_RANGE_TYPES = {
     "date": CursorType.DATE,
     "timestamp": CursorType.TIMESTAMP,
     "timestamptz": CursorType.TIMESTAMPTZ,
@@ -33,35 +33,35 @@ _ORDERED = {
 
 
 def key_conditions(relation: Relation, wanted: KeyRanges | pa.Table) -> list[Condition] | None:
-    """One condition per statement; None: the database cannot be asked for these."""
+    """One condition per statement; None: the database cannot filter by them."""
     if isinstance(wanted, KeyRanges):
-        return _of_spans(relation, wanted)
+        return _in_ranges(relation, wanted)
     columns = {column.name: column for column in relation.columns}
-    named = [columns[name] for name in wanted.column_names if name in columns]
-    if len(named) < len(wanted.column_names) or wanted.num_rows > _MOST_KEYS:
+    key_columns = [columns[name] for name in wanted.column_names if name in columns]
+    if len(key_columns) < len(wanted.column_names) or wanted.num_rows > _MAX_KEYS:
         return None
-    if not all(_has_one_text(column, relation.subject) for column in named):
+    if not all(_is_found_by_text(column, relation.subject) for column in key_columns):
         return None
-    keys = zip(*(wanted.column(column.name).to_pylist() for column in named), strict=True)
-    made = _of_one_column if len(named) == 1 else _of_columns
-    found = []
-    while some := list(itertools.islice(keys, KEYS_AT_ONCE)):
-        found.append(made(relation.subject, named, some))
-    return found
+    keys = zip(*(wanted.column(column.name).to_pylist() for column in key_columns), strict=True)
+    condition = _in_column if len(key_columns) == 1 else _in_columns
+    conditions = []
+    while chunk := list(itertools.islice(keys, KEYS_AT_ONCE)):
+        conditions.append(condition(relation.subject, key_columns, chunk))
+    return conditions
 
 
-def _of_one_column(subject: Subject, columns: Sequence[Column], keys: Sequence[tuple[object, ...]]) -> Condition:
+def _in_column(subject: Subject, columns: Sequence[Column], keys: Sequence[tuple[object, ...]]) -> Condition:
     name, texts = columns[0].name, sorted({_text(value) for (value,) in keys if value is not None})
     if not texts:
         return statements.same_row(subject, {name: None})
     if subject.dialect == "sqlite":
         return statements.either(*(statements.same_row(subject, {name: text}) for text in texts))
-    is_number = columns[0].type in _WHOLE and subject.dialect != "postgres"
+    is_number = columns[0].type in _INTEGERS and subject.dialect != "postgres"
     literals = [exp.Literal.number(text) if is_number else exp.Literal.string(text) for text in texts]
     return exp.In(this=exp.column(identifier(name)), expressions=literals)
 
 
-def _of_columns(subject: Subject, columns: Sequence[Column], keys: Sequence[tuple[object, ...]]) -> Condition:
+def _in_columns(subject: Subject, columns: Sequence[Column], keys: Sequence[tuple[object, ...]]) -> Condition:
     names = [column.name for column in columns]
     rows = [
         {name: None if value is None else _text(value) for name, value in zip(names, key, strict=True)} for key in keys
@@ -69,13 +69,13 @@ def _of_columns(subject: Subject, columns: Sequence[Column], keys: Sequence[tupl
     return statements.either(*(statements.same_row(subject, row) for row in rows))
 
 
-def _has_one_text(column: Column, subject: Subject) -> bool:
-    """Whether the database finds a value by the text that we have of it."""
+def _is_found_by_text(column: Column, subject: Subject) -> bool:
+    """True if the database finds a value by our text of it."""
     if subject.dialect == "postgres":
         return not column.type.startswith("float")
     if subject.dialect == "sqlite":
-        return column.type in (*_WHOLE, "string")
-    return column.type in _WHOLE
+        return column.type in (*_INTEGERS, "string")
+    return column.type in _INTEGERS
 
 
 def _text(value: object) -> str:
@@ -90,24 +90,24 @@ def _text(value: object) -> str:
             return str(value)
 
 
-def _of_spans(relation: Relation, wanted: KeyRanges) -> list[Condition] | None:
+def _in_ranges(relation: Relation, wanted: KeyRanges) -> list[Condition] | None:
     column = next((column for column in relation.columns if column.name == wanted.column), None)
-    kind = None if column is None else _ordered_kind(column, relation.subject)
-    if column is None or kind is None:
+    cursor_type = None if column is None else _range_type(column, relation.subject)
+    if column is None or cursor_type is None:
         return None
-    subject = replace(relation.subject, cursor=column.name, cursor_type=kind, declared=column.declared)
+    subject = replace(relation.subject, cursor=column.name, cursor_type=cursor_type, declared=column.declared)
     ranges = [_between(subject, low, high) for low, high in wanted.bounds]
     return [
-        statements.either(*ranges[first : first + _SPANS_AT_ONCE]) for first in range(0, len(ranges), _SPANS_AT_ONCE)
+        statements.either(*ranges[first : first + _RANGES_AT_ONCE]) for first in range(0, len(ranges), _RANGES_AT_ONCE)
     ]
 
 
-def _ordered_kind(column: Column, subject: Subject) -> CursorType | None:
-    if column.type in _WHOLE:
+def _range_type(column: Column, subject: Subject) -> CursorType | None:
+    if column.type in _INTEGERS:
         return CursorType.INTEGER
     if subject.dialect != "postgres" or column.as_text:
         return None
-    return CursorType.DECIMAL if column.type.startswith("decimal") else _ORDERED.get(column.type)
+    return CursorType.DECIMAL if column.type.startswith("decimal") else _RANGE_TYPES.get(column.type)
 
 
 def _between(subject: Subject, low: object, high: object) -> Condition:

@@ -24,7 +24,7 @@ _Values = tuple[str | None, ...]
 
 
 def replayed_rows(relation: Relation, view: View, rejects: Sequence[Reject]) -> Rows | None:
-    """The rows of one stream's rejects; None: the source has none of them any more."""
+    """The rows of one stream's rejects; None: the source no longer has any of them."""
     splits: list[MemorySplit] = []
     by_columns: dict[tuple[str, ...], list[Reject]] = {}
     for reject in rejects:
@@ -42,36 +42,36 @@ def _read_rows(
     relation: Relation, view: View, rejects: Sequence[Reject], columns: Sequence[str]
 ) -> Iterator[MemorySplit]:
     identities = dict.fromkeys(_identity_values(reject) for reject in rejects)
-    any_of = statements.either(
+    condition = statements.either(
         *(statements.same_row(relation.subject, dict(zip(columns, values, strict=True))) for values in identities)
     )
-    split = view.split(statements.read_rows(relation.subject, relation.columns, [any_of]), relation, None)
+    split = view.split(statements.read_rows(relation.subject, relation.columns, [condition]), relation, None)
     if not isinstance(split, ReadsExactBatches):
         raise InputError(
             f"{relation.stream}: a JDBC driver cannot read single rows again",
             hint="rewind the pipeline to before those rows",
         )
     pending = _PendingRejects(relation, rejects, columns)
-    for part in split.read_exact():
-        matches = [pending.pop(part, row) for row in range(part.batch.num_rows)]
-        rejected = _rejected_again(part, split, matches)
-        batch = part.select([match is not None and row not in rejected for row, match in enumerate(matches)]).batch
+    for exact in split.read_exact():
+        matches = [pending.pop(exact, row) for row in range(exact.batch.num_rows)]
+        rejected = _rejected_again(exact, split, matches)
+        batch = exact.select([match is not None and row not in rejected for row, match in enumerate(matches)]).batch
         if batch.num_rows or rejected:
             yield MemorySplit((batch,) if batch.num_rows else (), tuple(rejected.values()))
 
 
-def _rejected_again(part: ExactBatch, split: ReadsExactBatches, matches: Sequence[Reject | None]) -> dict[int, Reject]:
-    """Rows with values that their types still cannot hold: the same rejects, as their place is the same."""
-    if not part.inexact:
+def _rejected_again(exact: ExactBatch, split: ReadsExactBatches, matches: Sequence[Reject | None]) -> dict[int, Reject]:
+    """Rows with values that their types still cannot hold, as rejects with the same place."""
+    if not exact.inexact:
         return {}
-    rejects = rejects_of(part, split.identity)
+    rejects = rejects_of(exact, split.identity)
     return {
         row: replace(rejects[row], place=match.place) for row, match in enumerate(matches) if match and row in rejects
     }
 
 
 class _PendingRejects:
-    """Rejects whose rows have not been read yet."""
+    """Rejects whose rows are still to be read."""
 
     def __init__(self, relation: Relation, rejects: Sequence[Reject], columns: Sequence[str]) -> None:
         self._positions = {column.name: position for position, column in enumerate(relation.columns)}
@@ -80,10 +80,10 @@ class _PendingRejects:
         for reject in rejects:
             self._by_identity.setdefault(_identity_values(reject), []).append(reject)
 
-    def pop(self, part: ExactBatch, row: int) -> Reject | None:
+    def pop(self, exact: ExactBatch, row: int) -> Reject | None:
         """The reject of this row."""
-        written = part.row_texts(row)
-        values = {name: written[position] for name, position in self._positions.items()}
+        texts = exact.row_texts(row)
+        values = {name: texts[position] for name, position in self._positions.items()}
         candidates = self._by_identity.get(tuple(values[name] for name in self._columns), [])
         for number, reject in enumerate(candidates):
             if self._matches(reject, values):
@@ -92,8 +92,8 @@ class _PendingRejects:
 
     def _matches(self, reject: Reject, values: Mapping[str, str | None]) -> bool:
         payload = json.loads(reject.payload)
-        compared = payload if COPY in reject.place else (self._cursor,)
-        return all(payload.get(name) == values[name] for name in compared if name in values and name in payload)
+        names = payload if COPY in reject.place else (self._cursor,)
+        return all(payload.get(name) == values[name] for name in names if name in values and name in payload)
 
 
 def _check_columns(relation: Relation, columns: Sequence[str]) -> None:

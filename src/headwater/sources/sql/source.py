@@ -1,7 +1,7 @@
 """The `sql` source: plans and reads windows of one or several streams.
 
-A strategy (`windows/`) plans the window of one stream. Here they meet: one view for all streams of a plan, one mark
-for one or several streams.
+A strategy (`windows/`) plans the window of one stream. The source combines them: one view for all streams of a plan, one
+mark for one or several streams.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class SqlSource:
         skip: frozenset[str] = frozenset(),
     ) -> Plan:
         self._end_view()
-        marks = self._by_stream(mark)
-        if self._database.unchanged(marks):
+        marks = self._marks_by_stream(mark)
+        if self._database.is_unchanged(marks):
             return Plan(None)
         try:
             plan = self._plan_streams(mark, marks, skip)
@@ -80,16 +80,16 @@ class SqlSource:
             self._end_view()
             raise
         if plan.window is None:
-            if not plan.refused and not skip:  # else there may be new rows all the same
-                self._database.remember_no_news(marks)
+            if not plan.refused and not skip:  # else new rows may exist
+                self._database.remember_unchanged(marks)
             self._end_view()
-        self._database.plan_done()
+        self._database.finish_plan()
         return plan
 
     def apart(self, window: Window, streams: frozenset[str]) -> tuple[Window, Window] | None:
         if self._settings.tables is None:
             return None
-        starts, ends = self._by_stream(window.start), self._by_stream(window.end)
+        starts, ends = self._marks_by_stream(window.start), self._marks_by_stream(window.end)
         apart_starts, apart_ends = (
             {name: marks[name] for name in marks if name in streams} for marks in (starts, ends)
         )
@@ -104,7 +104,7 @@ class SqlSource:
             relation
             for relation in self._relations({})
             if relation.stream not in skip
-            and self._isolate(refused, relation, partial(self._checked, relation, marks.get(relation.stream)))
+            and self._isolate(refused, relation, partial(self._check_cursor, relation, marks.get(relation.stream)))
             is not None
         ]
         view = self._database.view(relations, marks)
@@ -117,7 +117,7 @@ class SqlSource:
         ends = {stream: outcome.end for stream, outcome in outcomes.items() if outcome.end is not None}
         if not ends:
             return Plan(None, warnings=warnings, refused=refused)
-        window = Window(mark, self._joined({**marks, **ends}))
+        window = Window(mark, self._join_marks({**marks, **ends}))
         self._open = _OpenWindow(
             window,
             {relation.stream: relation for relation in relations},
@@ -131,7 +131,7 @@ class SqlSource:
         return Plan(window, streams, any(outcome.more for outcome in outcomes.values()), warnings, refused)
 
     def _isolate(self, refused: dict[str, HeadwaterError], relation: Relation, work: Callable[[], T]) -> T | None:
-        """None where an error concerns only one of several tables."""
+        """The result of `work`; None if its error concerns only one of several tables."""
         try:
             return work()
         except HeadwaterError as error:
@@ -144,15 +144,15 @@ class SqlSource:
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
         try:
             is_open = self._open is not None and self._open.window == window
-            rows = self._rows(self._open if self._open and is_open else self._reopened(window))
-            self._database.plan_done()
+            rows = self._rows(self._open if self._open and is_open else self._reopen(window))
+            self._database.finish_plan()
             yield rows
         finally:
             self._end_view()
 
     @contextmanager
     def replay(self, rejects: Sequence[Reject], mark: Mark) -> Iterator[Sequence[Rows]]:  # noqa: ARG002 - a promise
-        """By their keys, in one view; `replay.py` says which of them are found."""
+        """Read rejects by their keys, in one view (`replay.py`)."""
         from headwater.sources.sql.replay import replayed_rows
 
         self._end_view()
@@ -164,7 +164,7 @@ class SqlSource:
                     f"{self.address}: this pipeline does not read {', '.join(missing)}, of which rejects are to be replayed",
                     hint="add the table to the source's settings, or choose other rejects",
                 )
-            view = self._database.view_again({})
+            view = self._database.reopen_view({})
             replayed = [
                 replayed_rows(relation, view, stream_rejects)
                 for stream, relation in relations.items()
@@ -176,7 +176,7 @@ class SqlSource:
 
     @contextmanager
     def meet(self) -> Iterator[ComparisonPoint]:
-        """At any mark: it divides the rows of any view."""
+        """Works at any mark: a mark divides the rows of any view."""
         from headwater.sources.sql.verify import PolledComparisonPoint, check_start
 
         check_start(self._settings)
@@ -184,14 +184,19 @@ class SqlSource:
         try:
             database = self._database
             yield PolledComparisonPoint(
-                self._settings, self._limits, self._by_stream, self._view_at, database.plan_done, database.shares_views
+                self._settings,
+                self._limits,
+                self._marks_by_stream,
+                self._view_at,
+                database.finish_plan,
+                database.shares_views,
             )
         finally:
             self._end_view()
 
     @contextmanager
     def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
-        """By their keys, in one view."""
+        """Read rows by their keys, in one view."""
         from headwater.sources.sql.verify import PolledStream, read_again
 
         self._end_view()
@@ -205,35 +210,35 @@ class SqlSource:
                 for relation in relations
                 if relation.stream in keys and relation.stream in marks
             ]
-            self._database.plan_done()
+            self._database.finish_plan()
             yield rows
         finally:
             self._end_view()
 
     def _view_at(self, mark: Mark) -> tuple[Sequence[Relation], Mapping[str, ColumnMark], View]:
-        """The streams, their marks and a view, for a mark that was reached before."""
-        marks = self._by_stream(mark)
+        """The streams, their marks and a view, for an earlier mark."""
+        marks = self._marks_by_stream(mark)
         relations = self._relations(marks)
-        return relations, marks, self._database.view_again(marks)
+        return relations, marks, self._database.reopen_view(marks)
 
     def position(self, text: str, mark: Mark | None) -> Mark | None:
         """`start`, `latest`, a value, or `stream=value[,stream=value]`."""
         if text.strip() == "start":
             return None
-        marks = self._by_stream(mark)
+        marks = self._marks_by_stream(mark)
         relations = self._relations({})
         if text.strip() == "latest":
             view = self._database.view(relations, {})
             latest = {relation.stream: self._latest(relation, view) for relation in relations}
             self._end_view()
-            return self._joined(latest)
+            return self._join_marks(latest)
         if isinstance(self._database, AssignsTransactionIds):
             has_valid_ids = self._database.has_valid_ids
             marks = {
-                stream: known if has_valid_ids(known) else replace(known, snapshot=None)
-                for stream, known in marks.items()
+                stream: stream_mark if has_valid_ids(stream_mark) else replace(stream_mark, snapshot=None)
+                for stream, stream_mark in marks.items()
             }
-        return self._joined(rewound_marks(text, relations, marks, single=self._settings.tables is None))
+        return self._join_marks(rewound_marks(text, relations, marks, single=self._settings.tables is None))
 
     def close(self) -> None:
         self._open = None
@@ -245,31 +250,31 @@ class SqlSource:
         return strategy_of(relation).plan(self._stream(relation, marks.get(relation.stream)), view)
 
     def _latest(self, relation: Relation, view: View) -> ColumnMark:
-        return strategy_of(relation).place(self._stream(relation, None), view)
+        return strategy_of(relation).latest_mark(self._stream(relation, None), view)
 
     def _stream(self, relation: Relation, start: ColumnMark | None) -> Stream:
         return Stream(relation, self._settings, start, self._limits, self._tuning)
 
-    def _rows(self, opened: _OpenWindow) -> list[Rows]:
-        window, view = opened.window, opened.view
+    def _rows(self, open_window: _OpenWindow) -> list[Rows]:
+        window, view = open_window.window, open_window.view
         if window.start is None and self._settings.start == "latest":
             return []
         rows: list[Rows] = []
-        starts, ends = self._by_stream(window.start), self._by_stream(window.end)
+        starts, ends = self._marks_by_stream(window.start), self._marks_by_stream(window.end)
         for name, end in ends.items():
             if starts.get(name) == end:
                 continue
-            relation = opened.relations[name]
+            relation = open_window.relations[name]
             stream = self._stream(relation, starts.get(name))
-            splits = strategy_of_mark(end).splits(stream, end, view, opened.rows.get(name))
+            splits = strategy_of_mark(end).splits(stream, end, view, open_window.rows.get(name))
             if splits:
                 rows.append(view.rows_of(relation, splits))
         return rows
 
-    def _reopened(self, window: Window) -> _OpenWindow:
-        """A window that was planned earlier, perhaps by another process: its marks alone decide what belongs to it."""
+    def _reopen(self, window: Window) -> _OpenWindow:
+        """A window of an earlier plan, perhaps of another process: its marks alone decide which rows it has."""
         self._end_view()
-        starts, ends = self._by_stream(window.start), self._by_stream(window.end)
+        starts, ends = self._marks_by_stream(window.start), self._marks_by_stream(window.end)
         relations = {relation.stream: relation for relation in self._relations(ends)}
         missing = [stream for stream, end in ends.items() if stream not in relations and end != starts.get(stream)]
         if missing:
@@ -277,16 +282,16 @@ class SqlSource:
                 f"{self.address}: {', '.join(missing)} belongs to an unfinished window and is no longer there (G9)",
                 hint="restore the table, or rewind the pipeline to drop the window",
             )
-        return _OpenWindow(window, relations, self._database.view_again(ends), {})
+        return _OpenWindow(window, relations, self._database.reopen_view(ends), {})
 
     def _relations(self, marks: Mapping[str, ColumnMark]) -> list[Relation]:
         relations = self._database.relations()
         for relation in relations:
             start_value(relation, self._settings)  # G12: refused before anything runs
-            self._checked(relation, marks.get(relation.stream))
+            self._check_cursor(relation, marks.get(relation.stream))
         return relations
 
-    def _checked(self, relation: Relation, mark: ColumnMark | None) -> Relation:
+    def _check_cursor(self, relation: Relation, mark: ColumnMark | None) -> Relation:
         subject = relation.subject
         if mark is not None and (mark.column, mark.type) != (subject.cursor, subject.cursor_type):
             raise SourceChanged(
@@ -296,29 +301,29 @@ class SqlSource:
             )
         return relation
 
-    def _by_stream(self, mark: Mark | None) -> dict[str, ColumnMark]:
+    def _marks_by_stream(self, mark: Mark | None) -> dict[str, ColumnMark]:
         if mark is None:
             return {}
         several = self._settings.tables is not None
-        stored = dict(mark.marks) if isinstance(mark, StreamsMark) else {self._only_stream: mark}
-        columns = {stream: known for stream, known in stored.items() if isinstance(known, ColumnMark)}
-        if several is not isinstance(mark, StreamsMark) or len(columns) != len(stored):
+        streams = dict(mark.marks) if isinstance(mark, StreamsMark) else {self._only_stream: mark}
+        marks = {stream: stream_mark for stream, stream_mark in streams.items() if isinstance(stream_mark, ColumnMark)}
+        if several is not isinstance(mark, StreamsMark) or len(marks) != len(streams):
             raise SourceChanged(
                 f"{self.address}: the stored mark ({mark}) does not fit a pipeline with "
                 f"{'several tables' if several else 'one table or query'}",
                 hint="restore the former source settings, or rewind the pipeline: --to start or --to latest",
             )
-        return columns
+        return marks
 
     @property
     def _only_stream(self) -> str:
         return self._settings.table or "query"
 
-    def _joined(self, marks: Mapping[str, ColumnMark]) -> Mark:
+    def _join_marks(self, marks: Mapping[str, ColumnMark]) -> Mark:
         return StreamsMark(dict(marks)) if self._settings.tables is not None else marks[self._only_stream]
 
     def _new_warnings(self, outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-        """Each once as long as it holds: a poll every few seconds would flood the log otherwise."""
+        """The warnings that the last plan did not have: a poll every few seconds must not flood the log."""
         warnings = list(dict.fromkeys(warning for outcome in outcomes for warning in outcome.warnings))
         new = tuple(warning for warning in warnings if warning not in self._last_warnings)
         self._last_warnings = frozenset(warnings)

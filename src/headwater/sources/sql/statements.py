@@ -12,10 +12,10 @@ from headwater.model.types import Column, CursorValue
 from headwater.sources.sql import dialects
 from headwater.sources.sql.database import Subject, View
 from headwater.sources.sql.dialects import (
-    bare,
     call,
     cast,
     comparable,
+    cursor_column,
     identifier,
     index_bound,
     literal,
@@ -38,7 +38,7 @@ _NULLS_ARE_LARGE = ("postgres", "oracle")
 
 def read_rows(subject: Subject, columns: Sequence[Column], conditions: Sequence[Condition]) -> str:
     """The rows of a window or of one of its splits, in the columns' order."""
-    return _text(subject, _select(subject, [_selected(subject, column) for column in columns], conditions))
+    return _text(subject, _select(subject, [_output_column(subject, column) for column in columns], conditions))
 
 
 def read_flagged(
@@ -53,11 +53,13 @@ def read_flagged(
         )
         for number, condition in enumerate(unless)
     ]
-    return _text(subject, _select(subject, [*(_selected(subject, column) for column in columns), *flags], conditions))
+    return _text(
+        subject, _select(subject, [*(_output_column(subject, column) for column in columns), *flags], conditions)
+    )
 
 
 def describe(subject: Subject) -> str:
-    """No rows, only names and types."""
+    """A result without rows, for its names and types."""
     return _text(subject, _select(subject, [exp.Star()], []).limit(0))
 
 
@@ -73,7 +75,7 @@ def nth_value(subject: Subject, conditions: Sequence[Condition], number: int) ->
 
 def storage_of_one(subject: Subject, conditions: Sequence[Condition]) -> str:
     """How the cursor of one of the rows is stored (SQLite); no row when there are none."""
-    return _text(subject, _select(subject, [call("typeof", bare(subject))], conditions).limit(1))
+    return _text(subject, _select(subject, [call("typeof", cursor_column(subject))], conditions).limit(1))
 
 
 def any_rows(subject: Subject, *alternatives: Sequence[Condition]) -> str:
@@ -122,11 +124,11 @@ def snapshot_window(
     """
     conditions: list[Condition] = [] if floor is None else [above(subject, floor)]
     conditions.append(with_value(subject) if end is None or end.value is None else at_most(subject, end.value))
-    old = exp.Not(this=exp.Paren(this=fresh(seen)))
+    settled = exp.Not(this=exp.Paren(this=unsettled_rows(seen)))
     if low_end is None:
-        conditions.append(old)
+        conditions.append(settled)
     elif end is None or end.value is None or subject.cursor_type.order(low_end) < subject.cursor_type.order(end.value):
-        conditions.append(exp.or_(at_most(subject, low_end), old))
+        conditions.append(exp.or_(at_most(subject, low_end), settled))
     if start is not None and start.value is not None:
         conditions += _not_done(subject, start, start.value, low_start)
     return conditions
@@ -142,14 +144,14 @@ def not_done(
 
 def new_nulls(subject: Subject, start: ColumnMark) -> list[Condition]:
     """Rows without a cursor value that are not done at `start`."""
-    return [without_value(subject), *([] if start.snapshot is None else [fresh(start.snapshot)])]
+    return [without_value(subject), *([] if start.snapshot is None else [unsettled_rows(start.snapshot)])]
 
 
 def snapshot_nulls(subject: Subject, start: ColumnMark | None, seen: SeenTransactions) -> list[Condition]:
     """Rows without a cursor value: new are those whose transaction the start had not seen."""
-    conditions: list[Condition] = [without_value(subject), exp.Not(this=exp.Paren(this=fresh(seen)))]
+    conditions: list[Condition] = [without_value(subject), exp.Not(this=exp.Paren(this=unsettled_rows(seen)))]
     if start is not None and start.snapshot is not None:
-        conditions.append(fresh(start.snapshot))
+        conditions.append(unsettled_rows(start.snapshot))
     return conditions
 
 
@@ -175,7 +177,7 @@ def after_value(subject: Subject, value: CursorValue) -> Condition:
     return exp.and_(*index_bound(subject, value), above(subject, value))
 
 
-def fresh(seen: SeenTransactions) -> Condition:
+def unsettled_rows(seen: SeenTransactions) -> Condition:
     """Rows of transactions that were not settled at a poll.
 
     `age` counts back from the server's next transaction in 32 bits and is the greatest number for frozen rows;
@@ -185,8 +187,8 @@ def fresh(seen: SeenTransactions) -> Condition:
     recent: Condition = exp.Between(this=call("age", exp.column("xmin")), low=exp.Literal.number(0), high=since)
     if not seen.pending:
         return recent
-    listed = "{" + ",".join(str(xid & _XID_MASK) for xid in seen.pending) + "}"
-    pending = exp.Any(this=exp.Paren(this=cast(exp.Literal.string(listed), "xid[]")))
+    xids = "{" + ",".join(str(xid & _XID_MASK) for xid in seen.pending) + "}"
+    pending = exp.Any(this=exp.Paren(this=cast(exp.Literal.string(xids), "xid[]")))
     return exp.or_(recent, exp.EQ(this=exp.column("xmin"), expression=pending))
 
 
@@ -224,7 +226,7 @@ def with_value(subject: Subject) -> Condition:
 
 
 def without_value(subject: Subject) -> Condition:
-    return exp.Is(this=bare(subject), expression=exp.null())
+    return exp.Is(this=cursor_column(subject), expression=exp.null())
 
 
 def above(subject: Subject, value: CursorValue) -> Condition:
@@ -276,31 +278,31 @@ def _not_done(
     newer = above(subject, value)
     if start.snapshot is None:
         return [newer]
-    either_way = exp.or_(newer, fresh(start.snapshot))
+    new_or_unsettled = exp.or_(newer, unsettled_rows(start.snapshot))
     if low_start is None:
-        return [either_way]
+        return [new_or_unsettled]
     order = subject.cursor_type.order
     if order(low_start) >= order(value):
         return [newer]
-    return [above(subject, low_start), either_way]  # one range for the index, then the test of each row
+    return [above(subject, low_start), new_or_unsettled]  # one range for the index, then a test of each row
 
 
 def _ordered(subject: Subject, conditions: Sequence[Condition], *, descending: bool) -> exp.Select:
-    shown = comparable(subject)
+    value = comparable(subject)
     if subject.dialect in dialects.DIALECTS:
-        shown = dialects.cursor_text(subject, bare(subject))
+        value = dialects.cursor_text(subject, cursor_column(subject))
     elif subject.dialect != "sqlite":
-        shown = cast(bare(subject), "text")
+        value = cast(cursor_column(subject), "text")
     # Under a name of its own: ORDER BY would use a result column of the cursor's name, and sort its text.
-    shown = exp.alias_(shown, "headwater_value", quoted=True)
+    value = exp.alias_(value, "headwater_value", quoted=True)
     # NULLs are excluded by the conditions; another position than their default would keep indexes from use.
     nulls_first = descending is (subject.dialect in _NULLS_ARE_LARGE)
     order = exp.Ordered(this=comparable(subject), desc=descending, nulls_first=nulls_first)
-    return _select(subject, [shown], conditions).order_by(order)
+    return _select(subject, [value], conditions).order_by(order)
 
 
-def _select(subject: Subject, shown: Sequence[Condition], conditions: Sequence[Condition]) -> exp.Select:
-    select = exp.select(*shown).from_(_source(subject))
+def _select(subject: Subject, values: Sequence[Condition], conditions: Sequence[Condition]) -> exp.Select:
+    select = exp.select(*values).from_(_source(subject))
     for condition in conditions:
         select = select.where(condition, copy=False)
     if subject.where:
@@ -310,22 +312,22 @@ def _select(subject: Subject, shown: Sequence[Condition], conditions: Sequence[C
 
 def _source(subject: Subject) -> Condition:
     if subject.query:
-        own = subject.query.strip().rstrip(";")
-        return exp.Table(this=exp.var(f"(\n{own}\n)"), alias=exp.TableAlias(this=identifier("rows_of_query")))
-    parts = [identifier(part) for part in subject.name]
-    return exp.Table(this=parts[-1], db=parts[-2] if len(parts) > 1 else None)
+        query = subject.query.strip().rstrip(";")
+        return exp.Table(this=exp.var(f"(\n{query}\n)"), alias=exp.TableAlias(this=identifier("rows_of_query")))
+    identifiers = [identifier(name) for name in subject.name]
+    return exp.Table(this=identifiers[-1], db=identifiers[-2] if len(identifiers) > 1 else None)
 
 
-def _selected(subject: Subject, column: Column) -> Condition:
+def _output_column(subject: Subject, column: Column) -> Condition:
     plain = exp.column(identifier(column.name))
     if subject.dialect in dialects.DIALECTS:
-        return dialects.selected(subject.dialect, column, plain)
+        return dialects.output_column(subject.dialect, column, plain)
     is_cast = column.as_text and not column.is_jsonb
     return exp.alias_(cast(plain, "text"), column.name, quoted=True) if is_cast else plain
 
 
-def _xid(full: int) -> Condition:
-    return cast(exp.Literal.string(str(full & _XID_MASK)), "xid")
+def _xid(xid: int) -> Condition:
+    return cast(exp.Literal.string(str(xid & _XID_MASK)), "xid")
 
 
 def _text(subject: Subject, select: exp.Select) -> str:

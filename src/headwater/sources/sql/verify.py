@@ -1,8 +1,8 @@
 """Verification of a polled table: the rows that are done at a mark, and the others.
 
-A view is taken after the mark was reached. Rows that changed in between are not done at the mark, so they are among the
-others: a later window will have them. Rows that were deleted are absent: a cursor does not show deletes. Rows that
-changed without their cursor moving are done, and differ from what landed.
+The view is newer than the mark. Rows that changed in between are not done at the mark, so they are among the others: a
+later window will have them. Deleted rows are absent: a cursor does not show deletes. Rows that changed while their cursor
+stayed are done, and differ from what landed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _ALWAYS, _NEVER = exp.EQ(this=number_(1), expression=number_(1)), exp.EQ(this=nu
 
 @dataclass(frozen=True)
 class PolledComparisonPoint:
-    """Any mark will do. `view_at` returns the streams' relations, their marks and a new view."""
+    """Compares at any mark. `view_at` returns the streams' relations, their marks and a new view."""
 
     settings: SqlSourceSettings
     limits: Limits
     by_stream: Callable[[Mark], Mapping[str, ColumnMark]]
     view_at: Callable[[Mark], tuple[Sequence[Relation], Mapping[str, ColumnMark], View]]
-    view_done: Callable[[], None]  # called when all splits are planned
+    view_done: Callable[[], None]  # called after the last split is planned
     one_view: bool
 
     def standing(self, mark: Mark | None) -> Standing:  # noqa: ARG002 - a promise
@@ -99,16 +99,16 @@ class PolledStream:
         )
 
     def narrowed(self, wanted: KeyRanges | pa.Table) -> Comparison:
-        """Filtered by the key, where the database can do that."""
+        """Filtered by the key, if the database can."""
         chunks = key_conditions(self.relation, wanted)
         if chunks is None:
             return self.comparison()
         rows = None if isinstance(wanted, KeyRanges) else min(KEYS_AT_ONCE, wanted.num_rows)
         splits = [self._split([chunk, *done], rows) for chunk in chunks for done in self._division.done]
         others = [self._split([chunk, *other], rows) for chunk in chunks for other in self._division.rest]
-        others += self._compared(done=False)
+        others += self._digest_splits(done=False)
         return Comparison(
-            self.rows_of([*splits, *self._compared(done=True)]),
+            self.rows_of([*splits, *self._digest_splits(done=True)]),
             self.rows_of(others) if others else None,
             one_view=self.one_view,
             narrowed=self.narrowed,
@@ -117,11 +117,13 @@ class PolledStream:
     def present(self, keys: pa.Table) -> list[pa.RecordBatch]:
         """The keys of rows that exist, done or not: at least all of `keys`, perhaps more."""
         columns = [column for column in self.relation.columns if column.name in keys.column_names]
-        only = replace(self.relation, columns=tuple(columns), key=())
+        key_relation = replace(self.relation, columns=tuple(columns), key=())
         chunks = key_conditions(self.relation, keys)
-        wanted = [[]] if chunks is None else [[chunk] for chunk in chunks]
-        statement = [statements.read_rows(only.subject, only.columns, conditions) for conditions in wanted]
-        return [batch for sql in statement for batch in self.view.split(sql, only, None).read()]
+        filters = [[]] if chunks is None else [[chunk] for chunk in chunks]
+        queries = [
+            statements.read_rows(key_relation.subject, key_relation.columns, conditions) for conditions in filters
+        ]
+        return [batch for sql in queries for batch in self.view.split(sql, key_relation, None).read()]
 
     def rows_of(self, splits: Sequence[Split]) -> Rows:
         return self.view.rows_of(self.relation, tuple(splits))
@@ -132,16 +134,16 @@ class PolledStream:
             rows = self.relation.rows
             if rows is None:
                 rows = count_of(self.view, self.relation.subject, conditions)
-            for further, share in self.view.ranges(self.relation, conditions, rows, self.limits):
-                splits.append(self._split([*further, *conditions], share))
-        return [*splits, *self._compared(done=True)]
+            for range_conditions, share in self.view.ranges(self.relation, conditions, rows, self.limits):
+                splits.append(self._split([*range_conditions, *conditions], share))
+        return [*splits, *self._digest_splits(done=True)]
 
     def _other_splits(self) -> list[Split]:
         rest = self._division.rest
-        # Most often there are none, and a count is cheaper than a read.
+        # Usually there are none, and a count is cheaper than a read.
         counts = [count_of(self.view, self.relation.subject, conditions) for conditions in rest]
         plain = [self._split(conditions, count) for conditions, count in zip(rest, counts, strict=True) if count]
-        return [*plain, *self._compared(done=False)]
+        return [*plain, *self._digest_splits(done=False)]
 
     def _split(self, conditions: Sequence[Condition], rows: int | None = None) -> Split:
         relation = self.relation
@@ -153,7 +155,7 @@ class PolledStream:
         stream = Stream(self.relation, self.settings, None, self.limits)
         return strategy_of_mark(self.mark).done(stream, self.mark)
 
-    def _compared(self, *, done: bool) -> list[Split]:
+    def _digest_splits(self, *, done: bool) -> list[Split]:
         """The rows that digests divide: those that are done, or the others."""
         relation, division = self.relation, self._division
         if not division.compared:
@@ -170,7 +172,7 @@ _ROW = "headwater row"
 
 
 def read_again(stream: PolledStream, keys: pa.Table) -> CurrentRows:
-    """A row that a later window will have is neither among the rows nor absent."""
+    """The rows with these keys. A row that a later window will have is neither among them nor absent."""
     schema = stream.relation.schema
     missing = [name for name in keys.column_names if name not in schema.names]
     if missing:
@@ -208,7 +210,7 @@ class KeyedSplit:
         return self.split.rows
 
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows that are rejected on the way are rejects already, or have one of the keys."""
+        """Rows that `split` rejects are rejects already, or have one of the keys."""
         for batch in self.split.read(on_reject):
             rows = _matching_rows(batch, self.keys)
             if len(rows):

@@ -54,14 +54,12 @@ class Bucket:
         return f"s3://{self.access.bucket}/{key}"
 
     def listing(self, start_after: str | None = None) -> Iterator[pa.RecordBatch]:
-
         return list_pages(self._client, self.access, self.selection, start_after, self.page_size)
 
     def without_min_age(self) -> Bucket:
         return replace(self, selection=replace(self.selection, min_age=0))
 
     def stat(self, key: str) -> ObjectVersion | None:
-
         return stat_object(self._client, self.access, self.selection, key) if self.selection.includes(key) else None
 
     def fetch(self, version: ObjectVersion) -> bytes:
@@ -72,7 +70,6 @@ class Bucket:
         return self._read(version, (start, end)) if start < end else b""
 
     def _read(self, version: ObjectVersion, byte_range: tuple[int, int] | None) -> bytes:
-
         try:
             if _NOT_A_PATH.search(version.key):
                 return self._client.read(version, byte_range)
@@ -119,7 +116,6 @@ class S3Reader:
             raise self._error(str(error)) from None
 
     def _error(self, text: str) -> Exception:
-
         status = status_of(text)
         return ErrorResponse.of(status, text) if status else no_response(self._access, f"read: {cause_of(text)}")
 

@@ -45,14 +45,14 @@ class ErrorResponse(Exception):
         self.status = status
         self.code = code  # of S3: NoSuchKey, AccessDenied …; empty: the server sent none
         self.message = message
-        self.region = region  # of the bucket, as the server says; empty: not said
+        self.region = region  # of the bucket, if the server named it; else empty
 
     @classmethod
     def of(cls, status: int, body: str, region: str = "") -> ErrorResponse:
         """Code and message only: a body may repeat the request's credentials (G11)."""
         fields = re.findall(r"<(Code|Message|Region)>([^<\n]*)", body)
-        first = {name: unescape(text) for name, text in reversed(fields)}
-        return cls(status, first.get("Code", ""), first.get("Message", ""), region or first.get("Region", ""))
+        texts = {name: unescape(text) for name, text in reversed(fields)}
+        return cls(status, texts.get("Code", ""), texts.get("Message", ""), region or texts.get("Region", ""))
 
     def unreachable(self, access: S3Access, action: str) -> SourceUnreachable:
         """For an error that concerns the whole bucket."""
@@ -101,10 +101,10 @@ class S3Client:
             try:
                 return self._send(key, query or {}, headers or {})
             except (ErrorResponse, SourceUnreachable) as error:
-                final = isinstance(error, ErrorResponse) and error.status not in _RETRIED_STATUSES
-                if final or time.monotonic() > deadline:
+                is_final = isinstance(error, ErrorResponse) and error.status not in _RETRIED_STATUSES
+                if is_final or time.monotonic() > deadline:
                     raise
-            time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that many tasks do not come back at once
+            time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that many tasks do not retry at once
         return self._send(key, query or {}, headers or {})
 
     def read(self, version: ObjectVersion, byte_range: tuple[int, int] | None) -> bytes:

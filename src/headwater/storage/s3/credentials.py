@@ -55,7 +55,7 @@ class StaticKeys:
 
 
 def escape_path(key: str) -> str:
-    """Everything but slashes is escaped once: S3 signs the exact key, with `//` and `..` in it."""
+    """Escape everything but slashes once: S3 signs the exact key, with `//` and `..` in it."""
     return quote(key, safe=_PLAIN + "/")
 
 
@@ -77,20 +77,22 @@ class GetRequest:
 
 def sign(request: GetRequest, keys: Keys, region: str, now: dt.datetime) -> dict[str, str]:
     """All headers to send, with those of the request."""
-    moment = now.strftime("%Y%m%dT%H%M%SZ")
-    sent = {"host": request.host, "x-amz-date": moment, "x-amz-content-sha256": _NO_BODY, **request.headers}
+    timestamp = now.strftime("%Y%m%dT%H%M%SZ")
+    headers = {"host": request.host, "x-amz-date": timestamp, "x-amz-content-sha256": _NO_BODY, **request.headers}
     if keys.session_token is not None:
-        sent["x-amz-security-token"] = keys.session_token.reveal()
-    names = ";".join(sorted(sent))
-    lines = [f"{name}:{' '.join(sent[name].split())}" for name in sorted(sent)]
-    whole = "\n".join(["GET", request.path, request.query, *lines, "", names, _NO_BODY])
-    scope = f"{moment[:8]}/{region}/s3/aws4_request"
-    text = "\n".join(["AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(whole.encode()).hexdigest()])
+        headers["x-amz-security-token"] = keys.session_token.reveal()
+    names = ";".join(sorted(headers))
+    lines = [f"{name}:{' '.join(headers[name].split())}" for name in sorted(headers)]
+    canonical_request = "\n".join(["GET", request.path, request.query, *lines, "", names, _NO_BODY])
+    scope = f"{timestamp[:8]}/{region}/s3/aws4_request"
+    string_to_sign = "\n".join(
+        ["AWS4-HMAC-SHA256", timestamp, scope, hashlib.sha256(canonical_request.encode()).hexdigest()]
+    )
     key = f"AWS4{keys.secret_key.reveal()}".encode()
-    for part in (*scope.split("/"), text):
-        key = hmac.digest(key, part.encode(), "sha256")
+    for component in (*scope.split("/"), string_to_sign):
+        key = hmac.digest(key, component.encode(), "sha256")
     credential = f"Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
-    return {**sent, "authorization": f"AWS4-HMAC-SHA256 {credential}"}
+    return {**headers, "authorization": f"AWS4-HMAC-SHA256 {credential}"}
 
 
 _DEFAULT_REGION = "us-east-1"  # as in AWS's tools
@@ -136,7 +138,7 @@ def find_access(bucket: str, settings: S3Settings, environment: Mapping[str, str
         region,
         path_style,
         _credentials(settings, environment, profile, region),
-        _checked_bundle(environment.get("AWS_CA_BUNDLE") or profile.ca_bundle),
+        _ca_bundle(environment.get("AWS_CA_BUNDLE") or profile.ca_bundle),
     )
 
 
@@ -156,7 +158,7 @@ def _base_url(endpoint: str, bucket_in_host: str) -> str:
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
 
 
-def _checked_bundle(bundle: str | None) -> str | None:
+def _ca_bundle(bundle: str | None) -> str | None:
     if bundle and not Path(bundle).is_file():
         raise InputError(
             f"{bundle}, the file of certificates for S3, does not exist", hint="check AWS_CA_BUNDLE and ca_bundle"
@@ -176,7 +178,6 @@ def _credentials(settings: S3Settings, environment: Mapping[str, str], profile: 
     )
     if base_keys is not None and settings.role is None:
         return StaticKeys(base_keys)
-
     return BotocoreKeys(base_keys, settings.profile, settings.role, settings.endpoint, region)
 
 
@@ -198,7 +199,7 @@ def _from_environment(environment: Mapping[str, str]) -> Keys | None:
 
 @dataclass(frozen=True)
 class AwsProfile:
-    """What AWS's files say; empty without files."""
+    """The profile in AWS's files; empty without files."""
 
     region: str | None = None
     endpoint: str | None = None

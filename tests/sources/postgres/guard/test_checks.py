@@ -55,8 +55,8 @@ def test_before_the_first_run_there_is_no_slot_and_that_is_fine():
         ({"cluster": "78/5"}, None, "another server"),
         ({"lsn": AT - 1}, {"confirmed": AT - 9, "restart": AT - 9}, "it was restored from an older copy"),
         ({"timeline": 1}, {}, "a former primary, or an older copy"),
-        ({"timeline": 3, "timelines_left": {1: 5, 2: AT - 1}}, {}, "was left at"),
-        ({"timeline": 3, "timelines_left": {1: 5}}, {}, "is not in its history"),
+        ({"timeline": 3, "timeline_ends": {1: 5, 2: AT - 1}}, {}, "was left at"),
+        ({"timeline": 3, "timeline_ends": {1: 5}}, {}, "is not in its history"),
         ({}, {"confirmed": AT + 5 * MB}, "5.2 MB between them can no longer be read"),
         ({"lsn": AT + 3 * GB}, {"wal_status": "lost", "restart": None}, "3.0 GB between them can no longer be read"),
         ({}, {"invalidated": "idle_timeout"}, "idle_replication_slot_timeout"),
@@ -79,7 +79,7 @@ def test_settings_that_name_another_slot_are_told_so():
 
 
 def test_a_failover_to_a_replica_that_had_everything_is_gone_along_with():
-    assert judged(server={"timeline": 3, "timelines_left": {2: AT}}, slot={"confirmed": AT - MB}) == Verdict()
+    assert judged(server={"timeline": 3, "timeline_ends": {2: AT}}, slot={"confirmed": AT - MB}) == Verdict()
 
 
 def test_a_mark_that_knows_no_cluster_and_no_timeline_is_compared_by_place_alone():
@@ -134,11 +134,11 @@ def test_from_half_of_the_budget_on_there_are_warnings():
     assert "keep 5.0 GB of WAL; the pipeline stops at 10.0 GB" in said
     over = verdict(10 * GB)
     assert isinstance(over.error, SlotOverBudget)
-    assert not over.give_up_slot
+    assert not over.drops_slot
     assert "raise guard.budget" in over.error.hint
     assert "the slot is dropped at 10.0 GB" in verdict(6 * GB, at_budget="drop_slot").warnings[0]
     given_up = verdict(10 * GB, at_budget="drop_slot")
-    assert given_up.give_up_slot
+    assert given_up.drops_slot
     assert "headwater rewind NAME --to snapshot" in given_up.error.hint
 
 

@@ -186,8 +186,8 @@ def test_the_budget_stops_the_pipeline_or_gives_the_slot_up(guarded: Guarded):
     assert any("keep" in said for said in guarded.judge(mark, budget="50MB").warnings)
     stopped = guarded.judge(mark, budget="20MB")
     assert isinstance(stopped.error, SlotOverBudget)
-    assert not stopped.give_up_slot
-    assert guarded.judge(mark, budget="20MB", at_budget="drop_slot").give_up_slot
+    assert not stopped.drops_slot
+    assert guarded.judge(mark, budget="20MB", at_budget="drop_slot").drops_slot
 
 
 def test_an_idle_slot_moves_on_by_a_heartbeat(guarded: Guarded):

@@ -127,10 +127,10 @@ def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_p
         there.grow(1)
         found = there.read_state(begun)
         assert (found.server.timeline, found.server.standby) == (2, False)
-        assert set(found.server.timelines_left) == {1}
+        assert set(found.server.timeline_ends) == {1}
         assert there.judge(begun).error is None, "everything that had landed is in the new history"
         # As if the former primary had gone on, and somebody had read it there.
-        beyond = replace(begun, lsn=found.server.timelines_left[1] + 1)
+        beyond = replace(begun, lsn=found.server.timeline_ends[1] + 1)
         error = there.judge(beyond).error
         assert isinstance(error, SourceChanged)
         assert "timeline 1, on which the mark was taken" in error.message

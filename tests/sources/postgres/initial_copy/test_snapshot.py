@@ -36,19 +36,19 @@ def test_a_snapshot_has_a_name_a_place_and_a_moment_and_its_slot_goes_with_it(da
     with snapshot_of(database) as snapshot:
         assert lsn_number(before) <= snapshot.lsn
         assert abs(snapshot.moment / 1_000_000 - time.time()) < 60
-        assert snapshot.alive()
+        assert snapshot.is_alive()
         assert count(connection, SLOTS) == 1
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.name}'")
         connection.execute("ROLLBACK")
     wait_until(lambda: count(connection, SLOTS) == 0)
-    assert not snapshot.alive()
+    assert not snapshot.is_alive()
 
 
 def test_a_snapshot_whose_connection_the_server_ended_is_known_to_be_gone(database, connection):
     with snapshot_of(database) as snapshot:
         connection.execute(OWN)
-        wait_until(lambda: not snapshot.alive())
+        wait_until(lambda: not snapshot.is_alive())
 
 
 def test_a_snapshot_lives_on_where_idle_transactions_are_ended(database, connection):
@@ -63,7 +63,7 @@ def test_a_snapshot_lives_on_where_idle_transactions_are_ended(database, connect
         connection.execute(f'ALTER DATABASE "{name}" SET {setting} = 200')
     with snapshot_of(database) as snapshot:
         time.sleep(0.6)  # longer than a role's limits allow
-        assert snapshot.alive()
+        assert snapshot.is_alive()
         with psycopg.connect(database, autocommit=True) as other:
             other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             other.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.name}'")
@@ -82,7 +82,7 @@ def test_it_says_which_transaction_it_waits_for(database, connection):
         ended = threading.Thread(target=lambda: (heard.wait(30), writer.commit()))
         ended.start()
         with snapshot_of(database, warn=warn, tuning=Tuning(warn_seconds=0.1)) as snapshot:
-            assert snapshot.alive()
+            assert snapshot.is_alive()
         ended.join()
         pid = writer.info.backend_pid
     assert len(said) == 1

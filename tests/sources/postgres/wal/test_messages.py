@@ -9,7 +9,7 @@ from headwater.model.errors import RunError
 from headwater.pg.copy.binary import PADDING
 from headwater.sources.postgres.catalog import Commit, Layout, WalColumn
 from headwater.sources.postgres.wal import messages as wire
-from headwater.sources.postgres.wal.decoder import changed_rows, joined, taken
+from headwater.sources.postgres.wal.decoder import changed_rows, concat_rows, copy_rows
 from headwater.sources.postgres.wal.transactions import Messages, Transactions, WalMessage
 
 # PostgreSQL 18.6; the last one came with an origin.
@@ -61,7 +61,7 @@ def followed(chunks: list[list[bytes]], after: int = 0, upto: int | None = None,
     made = Transactions(after, upto, stop)
     placed = []
     for found in chunks:
-        got = made.placed(chunk(found))
+        got = made.follow(chunk(found))
         columns = (got.letters, got.lsns, got.times, got.transactions, got.numbers)
         placed += [tuple(int(column[row]) for column in columns) for row in range(len(got.letters))]
         if made.ended:
@@ -76,7 +76,7 @@ def test_a_relation_is_a_layout():
 
 
 def test_a_truncate_names_its_tables_and_a_note_its_words():
-    assert wire.truncated(LOG[9]) == (0x4015, 0x401D)
+    assert wire.truncated_oids(LOG[9]) == (0x4015, 0x401D)
     assert wire.note(LOG[10]) == ("headwater", b'{"label":"x"}')
 
 
@@ -136,8 +136,8 @@ def test_transactions_behind_a_place_are_not_read(upto, count, size):
 
 def test_rows_say_what_was_and_what_is():
     made = Transactions(0, None, lambda _: False)
-    placed = made.placed(chunk(LOG))
-    rows = changed_rows(joined([taken(placed, np.array([3, 4, 5, 6, 7]))]), LAYOUT, ("id",))
+    placed = made.follow(chunk(LOG))
+    rows = changed_rows(concat_rows([copy_rows(placed, np.array([3, 4, 5, 6, 7]))]), LAYOUT, ("id",))
     assert bytes(rows.ops) == b"cudcdu"
     assert [column.to_pylist() for column in rows.texts] == [
         [b"1", b"1", b"1", b"2", b"2", b"3"],
@@ -177,6 +177,6 @@ def test_a_message_of_an_unknown_kind_is_refused():
 )  # fmt: skip
 def test_rows_of_another_shape_are_refused(row):
     made = Transactions(0, None, lambda _: False)
-    placed = made.placed(chunk([LOG[0], row]))
+    placed = made.follow(chunk([LOG[0], row]))
     with pytest.raises(RunError, match="the WAL holds"):
-        changed_rows(joined([taken(placed, np.array([1]))]), LAYOUT, ("id",))
+        changed_rows(concat_rows([copy_rows(placed, np.array([1]))]), LAYOUT, ("id",))

@@ -87,10 +87,10 @@ def test_many_tables_in_turn_make_few_batches(database):
         for number in range(50):
             log.sql("".join(f"INSERT INTO {name} VALUES ({number});" for name in tables))
         found = log.read(dict.fromkeys(tables, ("id",)), tuning=Tuning(small)).found
-        assert {(segment.rows, len(segment.parts)) for segment in found.segments} == {(50, 1)}
+        assert {(segment.rows, len(segment.batches)) for segment in found.segments} == {(50, 1)}
         bounded = log.read(dict.fromkeys(tables, ("id",)), tuning=Tuning(small, pending_bytes=200_000)).found
         assert {segment.rows for segment in bounded.segments} == {50}
-        assert all(1 < len(segment.parts) < 10 for segment in bounded.segments)
+        assert all(1 < len(segment.batches) < 10 for segment in bounded.segments)
 
 
 def test_pieces_of_a_chunk_never_reach_beyond_what_offsets_can_say():
@@ -116,8 +116,8 @@ def test_a_large_segment_is_cut_into_splits_of_its_batches(database, splits, tmp
         log.sql("INSERT INTO t SELECT n, repeat('x', n % 50) FROM generate_series(1, 5000) n")
         (segment,) = log.read_into(tmp_path, {"t": ("id",)}, tuning=tuning).segments
     parts = splits_of(segment, splits)
-    assert len(parts) == min(splits, len(segment.parts))
-    assert len(segment.parts) > 10
+    assert len(parts) == min(splits, len(segment.batches))
+    assert len(segment.batches) > 10
     found = [batch["id"].to_pylist() for part in parts for batch in part.read()]
     assert [number for batch in found for number in batch] == list(range(1, 5001))
     assert sum(part.rows for part in parts) == 5000

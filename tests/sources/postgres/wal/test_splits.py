@@ -113,7 +113,7 @@ def test_a_row_that_leaves_a_key_that_was_never_kept_is_kept(database, tmp_path)
 def test_a_segment_of_rejects_alone_still_tells_them(log, tmp_path):
     log.sql("INSERT INTO t (id, day) VALUES (1, 'infinity')")
     (segment,) = log.read_into(tmp_path, {"t": ("id",)}).segments
-    assert (segment.rows, segment.rejects, segment.parts) == (0, 1, ())
+    assert (segment.rows, segment.rejects, segment.batches) == (0, 1, ())
     (split,) = splits_of(segment, 4)
     aside = []
     assert list(split.read(aside.append)) == []

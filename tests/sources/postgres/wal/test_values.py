@@ -214,7 +214,7 @@ def test_texts_that_are_not_utf8_are_set_aside():
     """Of a database without an encoding (SQL_ASCII)."""
     made = typed(pa.array([b"a", b"\xff", None, "é".encode(), b"\xc3"]), "string")
     assert made.array.to_pylist() == ["a", None, None, "é", None]
-    assert made.unkept == {1: "that are not UTF-8", 4: "that are not UTF-8"}
+    assert made.misfits == {1: "that are not UTF-8", 4: "that are not UTF-8"}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_texts_that_are_not_utf8_are_set_aside():
 def test_what_is_not_of_the_kind_is_never_made_to_fit(kind, text):
     made = typed(pa.array([text, None, text], pa.binary()), kind)
     assert made.array.to_pylist() == [None, None, None]
-    assert made.unkept.keys() == {0, 2}
+    assert made.misfits.keys() == {0, 2}
 
 
 @pytest.mark.parametrize(

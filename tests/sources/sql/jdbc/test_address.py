@@ -65,7 +65,7 @@ ADDRESSES = {
 def test_an_address_becomes_a_url_without_secrets_and_properties(written):
     url, shown, properties = ADDRESSES[written]
     address = jdbc_address(written, Path("/data"))
-    assert (address.url, address.shown) == (url, shown)
+    assert (address.url, address.text) == (url, shown)
     assert properties.items() <= address.properties.items()
     assert "cret" not in repr(address)
 

@@ -16,7 +16,7 @@ from headwater.model.types import Column, CursorType
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Relation, Subject
 from headwater.sources.sql.jdbc.rows import with_wire_names
-from headwater.sources.sql.jdbc.types import Described, column_of, cursor_of
+from headwater.sources.sql.jdbc.types import ResultColumn, column_of, cursor_of
 from tests.sources.sql.jdbc.scripted import poll
 from tests.sources.sql.test_statements import check
 
@@ -91,9 +91,9 @@ DIGITS = {
 }
 
 
-def described(name: str, declared: str) -> Described:
+def described(name: str, declared: str) -> ResultColumn:
     precision, scale = DIGITS.get(declared, (0, -127 if declared == "FLOAT" else 0))
-    return Described(name, declared, precision, scale, nullable=True, signed="UNSIGNED" not in declared)
+    return ResultColumn(name, declared, precision, scale, nullable=True, signed="UNSIGNED" not in declared)
 
 
 def relation(dialect: str, declared: str, cursor: str = "the cursor", **more) -> Relation:

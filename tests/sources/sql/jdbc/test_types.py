@@ -10,11 +10,11 @@ import pytest
 from headwater.model.errors import InputError, ValueNotKept
 from headwater.model.types import Column, CursorType
 from headwater.sources.sql.jdbc.rows import arrow_batch, wire_schema
-from headwater.sources.sql.jdbc.types import Described, column_of, cursor_of
+from headwater.sources.sql.jdbc.types import ResultColumn, column_of, cursor_of
 
 
-def described(declared: str, precision: int = 0, scale: int = 0, *, signed: bool = True) -> Described:
-    return Described("x", declared, precision, scale, nullable=True, signed=signed)
+def described(declared: str, precision: int = 0, scale: int = 0, *, signed: bool = True) -> ResultColumn:
+    return ResultColumn("x", declared, precision, scale, nullable=True, signed=signed)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Event notifications from object stores: they say where to look between two listings."""
+"""Event notifications from object stores: they name keys to check between two listings."""

@@ -45,13 +45,13 @@ class FolderFeed:
         return self._position("", last, ())
 
     def read_after(self, position: Json, skip: Collection[NotificationId]) -> FeedPage:
-        after, seen = self._known(position)
+        after, digests = self._parse_position(position)
         files = self._files(after)
-        walked: list[ObjectVersion] = []  # known and new ones, in order
+        listed: list[ObjectVersion] = []  # known and new ones, in order
         new: list[ObjectVersion] = []
         for file in files:
-            walked.append(file)
-            if _digest(file) not in seen:
+            listed.append(file)
+            if _digest(file) not in digests:
                 new.append(file)
                 if len(new) >= self._max_read:
                     break
@@ -59,7 +59,7 @@ class FolderFeed:
         problems = []
         fresh = [file for file in new if _id(file) not in skip]
         for file in fresh:
-            parsed = self._parsed(file)
+            parsed = self._parse_file(file)
             events += [FeedEvent(_with_time(event, file), _id(file)) for event in parsed.events]
             problems += [(file.key, reason) for reason in parsed.problems]
         return FeedPage(
@@ -68,7 +68,7 @@ class FolderFeed:
             count=len(new),
             more=bool(list(islice(files, 1))),
             warnings=unreadable_warning(self._container.address, problems),
-            position=lambda retained: self._position(after, walked, retained),
+            position=lambda retained: self._position(after, listed, retained),
         )
 
     def _files(self, after: str) -> Iterator[ObjectVersion]:
@@ -76,7 +76,7 @@ class FolderFeed:
             for row in page.to_pylist():
                 yield ObjectVersion(**row)
 
-    def _parsed(self, file: ObjectVersion) -> Parsed:
+    def _parse_file(self, file: ObjectVersion) -> Parsed:
         try:
             return parse(self._container.fetch(file))
         except ObjectGone:
@@ -84,18 +84,18 @@ class FolderFeed:
         except (ObjectChanged, ObjectRefused) as error:
             return Parsed(problems=[str(error)])
 
-    def _position(self, after: str, walked: list[ObjectVersion], retained: Collection[NotificationId]) -> Json:
+    def _position(self, after: str, listed: list[ObjectVersion], retained: Collection[NotificationId]) -> Json:
         """The recent files, back to the first that must be read again, and the name before them."""
-        firsts = [number for number, file in enumerate(walked) if _id(file) in retained]
-        begin = min([max(len(walked) - self._recent, 0), *firsts])
+        firsts = [number for number, file in enumerate(listed) if _id(file) in retained]
+        begin = min([max(len(listed) - self._recent, 0), *firsts])
         return {
             "kind": _POSITION_KIND,
             "folder": self._container.address,
-            "after": walked[begin - 1].key if begin else after,
-            "seen": [_digest(file) for file in walked[begin:] if _id(file) not in retained],
+            "after": listed[begin - 1].key if begin else after,
+            "seen": [_digest(file) for file in listed[begin:] if _id(file) not in retained],
         }
 
-    def _known(self, position: Json) -> tuple[str, set[str]]:
+    def _parse_position(self, position: Json) -> tuple[str, set[str]]:
         if position.get("kind") != _POSITION_KIND or position.get("folder") != self._container.address:
             raise FeedGap(f"{self._container.address} is not the feed of the stored position")
         return position["after"], set(position["seen"])

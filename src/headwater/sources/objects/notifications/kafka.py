@@ -39,14 +39,14 @@ class TopicFeed:
 
     def end(self) -> Json:
         topics = self._topics()
-        offsets = {(self._topic, number): log.end for number, log in topics[self._topic].partitions.items()}
+        offsets = {(self._topic, number): partition.end for number, partition in topics[self._topic].partitions.items()}
         return mark_of(offsets, topics).to_json()
 
     def read_after(self, position: Json, skip: Collection[NotificationId]) -> FeedPage:
-        known, topics = self._known(position), self._topics()
-        if lost := gaps(known, topics):
+        mark, topics = self._parse_position(position), self._topics()
+        if lost := gaps(mark, topics):
             raise FeedGap("; ".join(gap.why for gap in lost))
-        begin = begins(known, topics)
+        begin = begins(mark, topics)
         end = ends(begin, topics, self._max_read)
         events: list[FeedEvent] = []
         ids: list[NotificationId] = []
@@ -60,7 +60,8 @@ class TopicFeed:
                 parsed = parse(value.encode() if isinstance(value, str) else value)
                 ids.append(id_)
                 events += [
-                    FeedEvent(event if event.at else replace(event, at=_sent(message)), id_) for event in parsed.events
+                    FeedEvent(event if event.at else replace(event, at=_timestamp(message)), id_)
+                    for event in parsed.events
                 ]
                 problems += [(f"partition {id_[0]} offset {id_[1]}", reason) for reason in parsed.problems]
 
@@ -72,17 +73,17 @@ class TopicFeed:
         return FeedPage(events, ids, count, more, unreadable_warning(f"topic {self._topic}", problems), position_before)
 
     def _messages(self, partition: int, begin: int, end: int) -> list[Message]:
-        wanted = OffsetRange(self._topic, partition, begin, end)
+        offsets = OffsetRange(self._topic, partition, begin, end)
         try:
-            return [message for batch in messages(self._reading, wanted) for message in batch]
+            return [message for batch in messages(self._reading, offsets) for message in batch]
         except SourceChanged as error:
             raise FeedGap(error.message) from error  # retention removed them before we read them
 
-    def _known(self, position: Json) -> OffsetsMark:
-        known = mark_from_json(position) if position.get("kind") == OffsetsMark.kind else None
-        if not isinstance(known, OffsetsMark) or set(known.topics) != {self._topic}:
+    def _parse_position(self, position: Json) -> OffsetsMark:
+        mark = mark_from_json(position) if position.get("kind") == OffsetsMark.kind else None
+        if not isinstance(mark, OffsetsMark) or set(mark.topics) != {self._topic}:
             raise FeedGap(f"topic {self._topic} is not the feed of the stored position")
-        return known
+        return mark
 
     def _topics(self) -> Mapping[str, Topic]:
         topics = self._broker.topics([self._topic])
@@ -102,6 +103,6 @@ def _before(end: Mapping[Partition, int], retained: Collection[NotificationId]) 
     return offsets_before
 
 
-def _sent(message: Message) -> float | None:
-    kind, milliseconds = message.timestamp()
-    return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000
+def _timestamp(message: Message) -> float | None:
+    type_, milliseconds = message.timestamp()
+    return None if type_ == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000

@@ -90,8 +90,8 @@ class FeedPoller:
         self._feed, self._container, self._settings = feed, container, settings
         self._clock, self._tuning = clock, tuning
         self._processed: set[NotificationId] = set()
-        selecting = settings.model_dump(mode="json", include={"url", "pattern", "ignore", "recursive"})
-        self._selection = blake2b(json.dumps(selecting, sort_keys=True).encode(), digest_size=8).hexdigest()
+        options = settings.model_dump(mode="json", include={"url", "pattern", "ignore", "recursive"})
+        self._selection = blake2b(json.dumps(options, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def poll(self, mark: ObjectsMark, ledger: Ledger) -> PollResult:
         """By a listing if one is due, otherwise by the feed."""
@@ -136,9 +136,9 @@ class FeedPoller:
         versions = self._versions(list(by_key))
         young = {key for key, events in by_key.items() if versions[key] is None and self._may_be_too_young(events)}
         retained = {event.notification for key in young for event in by_key[key]}
-        known = {key: version for key, version in versions.items() if key not in young}
+        checked = {key: version for key, version in versions.items() if key not in young}
         return PollResult(
-            differences=self._differences(known, ledger),
+            differences=self._differences(checked, ledger),
             state=replace(state, position=page.position(retained)),
             ids=[id_ for id_ in page.ids if id_ not in retained],
             save_state=not retained and (page.more or page.count >= self._tuning.saved_notifications),

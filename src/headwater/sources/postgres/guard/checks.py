@@ -1,4 +1,4 @@
-"""What the state of the slot means for a pipeline, in the units that settings are written in. Pure functions."""
+"""The verdict on the state of a slot: warnings, an error, actions. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG_STANDBY_VERSION = 160_000
 
 @dataclass(frozen=True)
 class Tuning:
-    """When the guard acts or warns, beside the thresholds that settings have."""
+    """Thresholds of the guard that are not settings."""
 
     reread_bytes: int = 64 << 20  # WAL that every peek reads again: about half a second
     heartbeat_bytes: int = 16 << 20  # one WAL segment: less than that frees nothing
@@ -31,11 +31,11 @@ DEFAULT = Tuning()
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the pipeline may continue, and what the slot needs."""
+    """Warnings, the error that stops the pipeline, and what the slot needs."""
 
     warnings: tuple[str, ...] = ()
     error: HeadwaterError | None = None
-    give_up_slot: bool = False  # drop it, then raise the error
+    drops_slot: bool = False  # drop it, then raise the error
     log_standby: bool = False  # let the server log its running transactions, so that restart_lsn can advance
     heartbeat: bool = False  # write a message, so that there is a commit to acknowledge
 
@@ -47,9 +47,9 @@ def judge(
     heartbeat_at: dt.datetime | None = None,
     tuning: Tuning = DEFAULT,
 ) -> Verdict:
-    """`heartbeat_at`: the server's time (`ServerState.now`) of our last heartbeat, None: none yet.
+    """`heartbeat_at`: the server's time (`ServerState.now`) of our last heartbeat; None: none yet.
 
-    The error is the first thing that is wrong, from what the server is to how much it keeps; warnings come beside it.
+    The error is the first problem, from the server's identity to the size of its WAL; warnings come beside it.
     """
     error = wrong_source(state, mark, settings.slot) or _in_use(state.slot)
     slot = state.slot
@@ -57,33 +57,33 @@ def judge(
         return Verdict(error=error)
     warnings = tuple(_warnings(state, slot, settings, tuning))
     if state.retained_bytes >= settings.guard.budget:
-        give_up = settings.guard.at_budget == "drop_slot"
-        return Verdict(warnings, _over_budget(state, settings, given_up=give_up), give_up_slot=give_up)
+        drop = settings.guard.at_budget == "drop_slot"
+        return Verdict(warnings, _over_budget(state, settings, dropped=drop), drops_slot=drop)
     primary = not state.server.standby
-    grown = state.unacknowledged_bytes > tuning.heartbeat_bytes
+    has_grown = state.unacknowledged_bytes > tuning.heartbeat_bytes
     return Verdict(
         warnings,
         log_standby=primary and state.server.version >= _LOG_STANDBY_VERSION and slot.restart_gap > tuning.reread_bytes,
-        heartbeat=primary and grown and _is_due(state.server.now, settings.guard.heartbeat, heartbeat_at),
+        heartbeat=primary and has_grown and _is_due(state.server.now, settings.guard.heartbeat, heartbeat_at),
     )
 
 
 def _in_use(slot: SlotState | None) -> SourceUnreachable | None:
     if slot is None or slot.active_pid is None:
         return None
-    named = f", application {slot.active_as!r}" if slot.active_as else ""
+    application = f", application {slot.active_as!r}" if slot.active_as else ""
     return SourceUnreachable(
-        f"slot {slot.name} is in use by another session (pid {slot.active_pid}{named})",
+        f"slot {slot.name} is in use by another session (pid {slot.active_pid}{application})",
         hint="one slot serves one pipeline; see that session in pg_stat_activity",
     )
 
 
-def _over_budget(state: GuardState, settings: PostgresSourceSettings, *, given_up: bool) -> SlotOverBudget:
-    kept, budget = size_text(state.retained_bytes), size_text(settings.guard.budget)
-    retained = f"slot {settings.slot} makes the server keep {kept} of WAL, and the budget is {budget}"
-    if given_up:
+def _over_budget(state: GuardState, settings: PostgresSourceSettings, *, dropped: bool) -> SlotOverBudget:
+    size, budget = size_text(state.retained_bytes), size_text(settings.guard.budget)
+    problem = f"slot {settings.slot} makes the server keep {size} of WAL, and the budget is {budget}"
+    if dropped:
         return SlotOverBudget(
-            f"{retained}: the guard dropped it (at_budget: drop_slot), and the server may remove the WAL",
+            f"{problem}: the guard dropped it (at_budget: drop_slot), and the server may remove the WAL",
             hint=COPY_AGAIN,
         )
     behind = size_text(state.unacknowledged_bytes)
@@ -91,27 +91,27 @@ def _over_budget(state: GuardState, settings: PostgresSourceSettings, *, given_u
         f"; {state.server.oldest} is open since {_moment(state.server.oldest.began)}" if state.server.oldest else ""
     )
     return SlotOverBudget(
-        f"{retained}; {behind} of it are unread{holder}",
+        f"{problem}; {behind} of it are unread{holder}",
         hint="raise guard.budget until the pipeline has caught up; or drop the slot to save the disk: "
         f"SELECT pg_drop_replication_slot('{settings.slot}'), and then headwater rewind NAME --to snapshot",
     )
 
 
 def _warnings(state: GuardState, slot: SlotState, settings: PostgresSourceSettings, tuning: Tuning) -> Iterator[str]:
-    kept, budget = state.retained_bytes, settings.guard.budget
-    if budget / 2 <= kept < budget:
-        at = "the pipeline stops" if settings.guard.at_budget == "stop" else "the slot is dropped"
+    retained, budget = state.retained_bytes, settings.guard.budget
+    if budget / 2 <= retained < budget:
+        consequence = "the pipeline stops" if settings.guard.at_budget == "stop" else "the slot is dropped"
         yield (
-            f"slot {slot.name} makes the server keep {size_text(kept)} of WAL; {at} at {size_text(budget)} "
+            f"slot {slot.name} makes the server keep {size_text(retained)} of WAL; {consequence} at {size_text(budget)} "
             f"(guard.budget), {size_text(state.unacknowledged_bytes)} of it are unread"
         )
-    yield from _about_loss(slot, kept, tuning.remaining_share)
+    yield from _about_loss(slot, retained, tuning.remaining_share)
     oldest, now = state.server.oldest, state.server.now
     if oldest and now - oldest.began >= settings.guard.oldest_transaction:
-        end = f"ROLLBACK PREPARED '{oldest.prepared}'" if oldest.prepared else f"pg_terminate_backend({oldest.pid})"
+        remedy = f"ROLLBACK PREPARED '{oldest.prepared}'" if oldest.prepared else f"pg_terminate_backend({oldest.pid})"
         yield (
             f"{oldest} is open since {_moment(oldest.began)} ({time_text(now - oldest.began)}): the server keeps the "
-            f"WAL from there on, and every cycle reads it again; end it if it is not needed ({end})"
+            f"WAL from there on, and every cycle reads it again; end it if it is not needed ({remedy})"
         )
     if (slot.catalog_xmin_age or 0) >= tuning.catalog_xmin_age:
         yield (
@@ -120,16 +120,16 @@ def _warnings(state: GuardState, slot: SlotState, settings: PostgresSourceSettin
         )
 
 
-def _about_loss(slot: SlotState, kept: int, remaining_share: int) -> Iterator[str]:
+def _about_loss(slot: SlotState, retained: int, remaining_share: int) -> Iterator[str]:
     if slot.wal_status == "unreserved":
         yield (
             f"slot {slot.name} is about to be lost: a coming checkpoint removes the WAL that comes next; "
             "let the pipeline run now, and raise max_slot_wal_keep_size"
         )
-    elif slot.safe_bytes is not None and slot.safe_bytes * (remaining_share - 1) < kept:
+    elif slot.safe_bytes is not None and slot.safe_bytes * (remaining_share - 1) < retained:
         yield (
             f"slot {slot.name} is lost after {size_text(max(slot.safe_bytes, 0))} more of WAL "
-            f"(it keeps {size_text(kept)}); let the pipeline catch up, or raise max_slot_wal_keep_size"
+            f"(it keeps {size_text(retained)}); let the pipeline catch up, or raise max_slot_wal_keep_size"
         )
 
 
@@ -152,9 +152,9 @@ _WHY_LOST = {
 
 def wrong_source(state: GuardState, mark: LsnMark | None, slot: str) -> HeadwaterError | None:
     """Why the WAL after the mark cannot be read here; None: it can. Without a mark only the slot itself is checked."""
-    wrong = mark and (_other_server(state.server, mark) or _other_branch(state.server, mark) or _other_slot(mark, slot))
-    if wrong:
-        return wrong
+    error = mark and (_other_server(state.server, mark) or _other_branch(state.server, mark) or _other_slot(mark, slot))
+    if error:
+        return error
     if state.slot is None:
         return _gone(state.server, mark, slot) if mark else None
     return (
@@ -167,29 +167,29 @@ def wrong_source(state: GuardState, mark: LsnMark | None, slot: str) -> Headwate
 def _other_server(server: ServerState, mark: LsnMark) -> SourceChanged | None:
     if not mark.cluster or mark.cluster == server.cluster:
         return None
-    (was, was_database), (found, found_database) = (text.split("/", 1) for text in (mark.cluster, server.cluster))
-    what = (
-        f"another database of the server (oid {found_database}, the mark is of {was_database}): it was dropped and "
+    (mark_system, mark_database), (system, database) = (text.split("/", 1) for text in (mark.cluster, server.cluster))
+    difference = (
+        f"another database of the server (oid {database}, the mark is of {mark_database}): it was dropped and "
         "created again, or url names another one"
-        if was == found
-        else f"another server (system identifier {found}, the mark is of {was}): it was created again, upgraded or restored "
+        if mark_system == system
+        else f"another server (system identifier {system}, the mark is of {mark_system}): it was created again, upgraded or restored "
         "from a dump, or url names another one"
     )
-    return SourceChanged(f"this is {what}; LSNs of the mark have no meaning there", hint=COPY_AGAIN)
+    return SourceChanged(f"this is {difference}; LSNs of the mark have no meaning there", hint=COPY_AGAIN)
 
 
 def _other_branch(server: ServerState, mark: LsnMark) -> HeadwaterError | None:
-    """The same server by name, with a history that does not hold what the mark has seen."""
+    """The same server by name, with a history that lacks transactions of the mark."""
     if mark.timeline and server.timeline < mark.timeline and not server.standby:
         return SourceChanged(
             f"the server is on timeline {server.timeline}, and the mark was taken on timeline {mark.timeline}: this is "
             "a former primary, or an older copy",
             hint=f"let url name the present primary; or {COPY_AGAIN}",
         )
-    if mark.timeline and server.timelines_left is not None:
-        left = server.timelines_left.get(mark.timeline)
-        if left is None or mark.lsn > left:
-            where = "is not in its history" if left is None else f"was left at {lsn_text(left)}"
+    if mark.timeline and server.timeline_ends is not None:
+        end = server.timeline_ends.get(mark.timeline)
+        if end is None or mark.lsn > end:
+            where = "is not in its history" if end is None else f"was left at {lsn_text(end)}"
             return SourceChanged(
                 f"the server is on timeline {server.timeline}, and timeline {mark.timeline}, on which the mark was taken "
                 f"at {lsn_text(mark.lsn)}, {where}: transactions that have landed are not in it",
@@ -226,20 +226,20 @@ def _gone(server: ServerState, mark: LsnMark, slot: str) -> SourceChanged:
 
 def _unusable(slot: SlotState, server: ServerState) -> InputError | None:
     if slot.plugin is None:
-        wrong = "is a physical slot, which delivers no changes"
+        problem = "is a physical slot, which delivers no changes"
     elif slot.database != server.database:
-        wrong = f"belongs to database {slot.database}, and this is {server.database}"
+        problem = f"belongs to database {slot.database}, and this is {server.database}"
     elif slot.plugin != _PLUGIN:
-        wrong = f"decodes with {slot.plugin}, not with {_PLUGIN}"
+        problem = f"decodes with {slot.plugin}, not with {_PLUGIN}"
     elif slot.two_phase:
-        wrong = "delivers transactions when they are prepared (two_phase), before they commit"
+        problem = "delivers transactions when they are prepared (two_phase), before they commit"
     elif slot.temporary:
-        wrong = "is temporary: it ends with the session that created it"
+        problem = "is temporary: it ends with the session that created it"
     elif slot.synced and server.standby:
-        wrong = "is the primary's; this standby keeps a copy of it, to be read when it is promoted"
+        problem = "is the primary's; this standby keeps a copy of it, to be read when it is promoted"
     else:
         return None
-    return InputError(f"slot {slot.name} {wrong}", hint="write another name in slot:, and the first run creates it")
+    return InputError(f"slot {slot.name} {problem}", hint="write another name in slot:, and the first run creates it")
 
 
 def _lost(slot: SlotState, server: ServerState, mark: LsnMark | None) -> SourceChanged:
@@ -254,7 +254,7 @@ def _lost(slot: SlotState, server: ServerState, mark: LsnMark | None) -> SourceC
 
 
 def _skipped(slot: SlotState, mark: LsnMark) -> SourceChanged | None:
-    """Another reader moved the slot, or it was dropped and created again: it begins behind the mark.
+    """Another reader moved the slot, or it was dropped and created again: it begins after the mark.
 
     A new slot always does: creating it writes WAL.
     """

@@ -39,42 +39,42 @@ class GuardedSlot:
         self._heartbeat_at: dt.datetime | None = None
 
     def state(self, mark: LsnMark | None) -> GuardState:
-        return with_timelines(read_state(self._session, self._settings.slot), self._settings.url, _begun(mark))
+        return with_timelines(read_state(self._session, self._settings.slot), self._settings.url, _slot_mark(mark))
 
     def check(self, mark: LsnMark | None) -> SlotCheck:
-        """Read only. Raises the error that the slot or the server has (G9)."""
+        """Read only. Raises the guard's error (G9)."""
         state = self.state(mark)
         verdict = self._verdict(state, mark)
-        if verdict.error and _begun(mark):
+        if verdict.error and _slot_mark(mark):
             raise verdict.error
         return SlotCheck(state.server.lsn, state.server.now, verdict.heartbeat, verdict.warnings)
 
     def guard(self, mark: LsnMark | None) -> SlotCheck:
-        """As `check`, and does what the slot needs; drops it where it would fill the disk."""
+        """As `check`, and acts: drops a slot that would fill the disk, if settings say so."""
         state = self.state(mark)
         verdict = self._verdict(state, mark)
-        if verdict.give_up_slot and _begun(mark):
+        if verdict.drops_slot and _slot_mark(mark):
             drop_slot(self._session, self._settings.slot)
-        if verdict.error and _begun(mark):
+        if verdict.error and _slot_mark(mark):
             raise verdict.error
         warnings = verdict.warnings
-        if verdict.log_standby and (said := log_standby_snapshot(self._session)):
-            warnings = (*warnings, said)
+        if verdict.log_standby and (warning := log_standby_snapshot(self._session)):
+            warnings = (*warnings, warning)
         return SlotCheck(state.server.lsn, state.server.now, verdict.heartbeat, warnings)
 
     def send_heartbeat(self, check: SlotCheck) -> None:
-        """The WAL grows and holds nothing for us: write a transaction that the slot can move to."""
+        """Write a transaction that the slot can advance to: the WAL grows and holds nothing for us."""
         heartbeat(self._session)
         self._heartbeat_at = check.now
 
     def _verdict(self, state: GuardState, mark: LsnMark | None) -> Verdict:
-        return judge(state, _begun(mark), self._settings, self._heartbeat_at)
+        return judge(state, _slot_mark(mark), self._settings, self._heartbeat_at)
 
     def begin(self, mark: LsnMark | None) -> LsnMark:
-        """The mark at which the slot begins, which is made if it is not there. What the mark knows of tables is kept.
+        """The mark at which the slot begins; creates the slot if needed. Keeps the mark's tables.
 
-        A slot that is there from a first run which did not end, or that was prepared, serves as it is: tables are copied
-        at a place behind its first.
+        An existing slot, of an unfinished first run or of `postgres prepare`, serves as it is: the copies come after its
+        first LSN.
         """
         state = self.state(None)
         slot = state.slot
@@ -126,12 +126,12 @@ class GuardedSlot:
         return emit(self._session, label_note(text))
 
     def ask_for_cut(self, lsn: int) -> None:
-        """Let a window end right before that LSN."""
+        """Ask for a window that ends right before that LSN."""
         emit(self._session, cut_note(lsn))
 
 
-def _begun(mark: LsnMark | None) -> LsnMark | None:
-    """A mark that was rewound to a snapshot expects nothing of the slot."""
+def _slot_mark(mark: LsnMark | None) -> LsnMark | None:
+    """The mark, if it relies on the slot; one that was rewound to a snapshot does not."""
     return mark if mark is not None and mark.slot else None
 
 
@@ -155,15 +155,15 @@ def create_slot(
     wait_seconds: float = _WAIT_SECONDS,
     warn: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Create a lasting slot in this database. Returns the LSN from which on it delivers every commit.
+    """Create a permanent slot in this database. Returns the LSN from which on it delivers every commit.
 
-    Waits for the transactions that are open now; `warn` gets a message that says for what. After `wait_seconds` it fails, and
-    leaves nothing behind.
+    Waits for the transactions that are open now; `warn` gets a message that names one. Fails after `wait_seconds`, and
+    leaves no slot behind.
     """
     version, connection = session.server_version, session.connection
     with translated(session.address, "create slot", slot=name, seconds=wait_seconds):
-        row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
-        standby = bool(row and row[0])
+        recovery = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+        standby = bool(recovery and recovery[0])
         _check_version(session, version, failover=failover, standby=standby)
         if standby:
             warn(_ON_STANDBY)
@@ -172,11 +172,11 @@ def create_slot(
         option = ", failover => true" if failover else ""
         with connection.transaction():
             connection.execute(f"SET LOCAL statement_timeout = {int(wait_seconds * 1000)}")
-            found = connection.execute(
+            row = connection.execute(
                 f"SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput'{option})",  # noqa: S608
                 [name],
             ).fetchone()
-    return lsn_number(found[0]) if found else 0
+    return lsn_number(row[0]) if row else 0
 
 
 def _check_version(session: PostgresSession, version: int, *, failover: bool, standby: bool) -> None:
@@ -205,17 +205,17 @@ _CONFIRMED = (
 def heartbeat(session: PostgresSession) -> int:
     """Write an empty transaction into the WAL. Returns its LSN.
 
-    The slot moves only to the end of a commit that it delivers. Where all writing is in other tables or databases it
-    never moves, and the server keeps the WAL for ever; this message is such a commit (`wal_messages.py` says why it is transactional).
+    The slot advances only to the end of a commit that it delivers. If all writes are in other tables or databases it
+    never does, and the server keeps the WAL for ever; this message is such a commit (see `wal_messages.py`).
     """
     return emit(session, heartbeat_note())
 
 
 def advance(session: PostgresSession, slot: str, lsn: int) -> int:
-    """Tell the slot that everything before `lsn` has landed (G10). Returns where the slot stands now.
+    """Tell the slot that everything before `lsn` has landed (G10). Returns the slot's LSN.
 
-    A slot that is past `lsn` stays: an acknowledgement may be repeated. Never pass `pg_current_wal_lsn()`: what
-    is being committed at that moment would be skipped.
+    A slot that is past `lsn` stays: an acknowledgement may repeat. Never pass `pg_current_wal_lsn()`: it would skip
+    transactions that are committing at that moment.
     """
     with translated(session.address, "move slot", slot=slot, lsn=lsn_text(lsn)):
         try:
@@ -242,7 +242,7 @@ def drop_slot(session: PostgresSession, slot: str) -> bool:
 def log_standby_snapshot(session: PostgresSession) -> str:
     """Let the server (16 or newer) log its running transactions, so that restart_lsn can advance at the next peek.
 
-    Returns a warning where the role may not: then the server does it by itself, about every 15 seconds.
+    Returns a warning if the role may not: then the server does it itself, about every 15 seconds.
     """
     with translated(session.address):
         try:
@@ -272,13 +272,15 @@ def slot_report(settings: PostgresSourceSettings, mark: LsnMark | None) -> SlotR
     """Read the state once. Raises SourceUnreachable."""
     session = PostgresSession(settings.url)
     try:
-        expected = mark if mark and mark.slot else None  # rewound to a snapshot it expects nothing of the slot
+        expected = (
+            mark if mark and mark.slot else None
+        )  # after a rewind to a snapshot the mark does not rely on the slot
         state = with_timelines(read_state(session, settings.slot), settings.url, expected)
     finally:
         session.close()
     # The session that reads the slot now is most likely the pipeline itself.
-    unread = replace(state, slot=replace(state.slot, active_pid=None)) if state.slot else state
-    return SlotReport(session.address, state, judge(unread, expected, settings))
+    idle_state = replace(state, slot=replace(state.slot, active_pid=None)) if state.slot else state
+    return SlotReport(session.address, state, judge(idle_state, expected, settings))
 
 
 def behind_bytes(state: GuardState, mark: LsnMark | None) -> int | None:

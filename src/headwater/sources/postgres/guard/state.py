@@ -1,7 +1,7 @@
 """The state of the slot and of its server: one query, before and after every cycle.
 
 Columns that a version of PostgreSQL does not have (13 or newer) are None. A role without `pg_read_all_stats` does not see
-what other roles' sessions do: then the oldest transaction is not known (`sees_sessions`).
+other roles' transactions: then the oldest one is unknown (`sees_sessions`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.model.secret import Secret, masked
 from headwater.pg.connection import PostgresSession, connect_replication, translated
 
 # A row as JSON: columns that this version lacks are absent instead of an error.
-# restart_lsn is held back by whatever transaction has a number, in any database of the cluster.
+# Any transaction with an id, in any database of the cluster, holds back restart_lsn.
 _STATE = """
 WITH began AS (
     SELECT xact_start AS at, pid, NULL::text AS gid, datname AS database, application_name AS application
@@ -43,7 +43,7 @@ WHERE d.datname = current_database()"""
 
 @dataclass(frozen=True)
 class OldestTransaction:
-    """Open the longest of those that have written, in any database: what came after its begin has to be read again."""
+    """The oldest open transaction that has written, in any database: each peek reads the WAL from its begin on."""
 
     began: dt.datetime  # of a prepared one: when it was prepared
     database: str
@@ -52,14 +52,16 @@ class OldestTransaction:
     application: str = ""
 
     def __str__(self) -> str:
-        who = f"the prepared transaction {self.prepared!r}" if self.prepared else f"a transaction (pid {self.pid})"
-        named = f", application {self.application!r}" if self.application else ""
-        return f"{who} in database {self.database}{named}"
+        transaction = (
+            f"the prepared transaction {self.prepared!r}" if self.prepared else f"a transaction (pid {self.pid})"
+        )
+        application = f", application {self.application!r}" if self.application else ""
+        return f"{transaction} in database {self.database}{application}"
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """The server, at the moment of looking."""
+    """The server at one moment."""
 
     now: dt.datetime  # on its clock
     cluster: str  # system identifier and database, as in a mark
@@ -70,13 +72,13 @@ class ServerState:
     timeline: int
     sees_sessions: bool = True
     oldest: OldestTransaction | None = None
-    # Timeline → where it was left for the next one. Asked for only when the mark was taken on another timeline.
-    timelines_left: Mapping[int, int] | None = None
+    # Timeline → the LSN of its end. Read only when the mark was taken on another timeline.
+    timeline_ends: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class SlotState:
-    """A replication slot that is there."""
+    """A replication slot that exists."""
 
     name: str
     plugin: str | None  # None: a physical slot
@@ -84,8 +86,8 @@ class SlotState:
     restart: int | None  # the WAL is kept from here on; None: no longer
     confirmed: int | None  # what was acknowledged
     active_pid: int | None = None
-    active_as: str = ""  # the application of that session, where the role may see it
-    wal_status: str | None = None  # reserved, extended, unreserved (kept no longer than the next checkpoint), lost
+    active_as: str = ""  # the application of that session, if the role may see it
+    wal_status: str | None = None  # reserved, extended, unreserved (until the next checkpoint), lost
     invalidated: str = ""
     safe_bytes: int | None = None  # until it is lost; None: no limit is set
     catalog_xmin_age: int | None = None
@@ -101,13 +103,13 @@ class SlotState:
 
     @property
     def restart_gap(self) -> int:
-        """What is read again with every peek although it was acknowledged."""
+        """The acknowledged WAL that every peek reads again."""
         return max(self.confirmed - self.restart, 0) if self.confirmed and self.restart else 0
 
 
 @dataclass(frozen=True)
 class GuardState:
-    """What a verdict rests on; `slot` is None if it does not exist."""
+    """The facts of a verdict; `slot` is None if it does not exist."""
 
     server: ServerState
     slot: SlotState | None = field(default=None)
@@ -125,8 +127,8 @@ class GuardState:
 
 def read_state(session: PostgresSession, slot: str) -> GuardState:
     """One round trip of a few milliseconds. Raises SourceUnreachable."""
-    ((now, cluster, database, version, standby, lsn, timeline, sees, oldest, found, xmin_age, reader),) = session.fetch(
-        _STATE, [slot]
+    ((now, cluster, database, version, standby, lsn, timeline, sees_sessions, oldest, slot_row, xmin_age, reader),) = (
+        session.fetch(_STATE, [slot])
     )
     server = ServerState(
         now=now,
@@ -136,10 +138,10 @@ def read_state(session: PostgresSession, slot: str) -> GuardState:
         standby=standby,
         lsn=lsn_number(lsn) if lsn else 0,
         timeline=timeline,
-        sees_sessions=sees,
+        sees_sessions=sees_sessions,
         oldest=_oldest(oldest) if oldest else None,
     )
-    return GuardState(server, _slot(found, xmin_age, reader or {}) if found else None)
+    return GuardState(server, _slot(slot_row, xmin_age, reader or {}) if slot_row else None)
 
 
 def _oldest(row: Mapping[str, Any]) -> OldestTransaction:
@@ -152,8 +154,8 @@ def _slot(row: Mapping[str, Any], xmin_age: int | None, reader: Mapping[str, Any
         name=row["slot_name"],
         plugin=row["plugin"],
         database=row["database"],
-        restart=_place(row["restart_lsn"]),
-        confirmed=_place(row["confirmed_flush_lsn"]),
+        restart=_lsn(row["restart_lsn"]),
+        confirmed=_lsn(row["confirmed_flush_lsn"]),
         active_pid=row["active_pid"],
         active_as=reader.get("application_name") or "",
         wal_status=row.get("wal_status"),
@@ -168,26 +170,26 @@ def _slot(row: Mapping[str, Any], xmin_age: int | None, reader: Mapping[str, Any
     )
 
 
-def _place(text: str | None) -> int | None:
+def _lsn(text: str | None) -> int | None:
     return None if text is None else lsn_number(text)
 
 
 def with_timelines(state: GuardState, url: Secret, mark: LsnMark | None) -> GuardState:
-    """The same state, with the history of timelines where the mark needs it; in the common case nothing is asked."""
+    """The same state, with the history of timelines if the mark needs it, which is rare."""
     timeline = state.server.timeline
     if mark is None or mark.timeline in (0, timeline) or mark.timeline > timeline:
         return state
-    return replace(state, server=replace(state.server, timelines_left=timelines_left(url, timeline)))
+    return replace(state, server=replace(state.server, timeline_ends=timeline_ends(url, timeline)))
 
 
-def timelines_left(url: Secret, timeline: int) -> Mapping[int, int]:
-    """Each earlier timeline on the way to this one, and the place where it was left. Raises SourceUnreachable."""
+def timeline_ends(url: Secret, timeline: int) -> Mapping[int, int]:
+    """Each earlier timeline of the history, and the LSN of its end. Raises SourceUnreachable."""
     with translated(masked(url.reveal()), "read timelines", timeline=timeline), connect_replication(url) as connection:
         ((_, content),) = connection.execute(f"TIMELINE_HISTORY {timeline:d}").fetchall()
     return parse_history(content if isinstance(content, str) else bytes(content).decode())
 
 
 def parse_history(content: str) -> dict[int, int]:
-    """Lines of timeline, place and reason; comments begin with #."""
+    """Parse lines of timeline, LSN and reason; comments begin with #."""
     lines = (line.split() for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#"))
     return {int(words[0]): lsn_number(words[1]) for words in lines}

@@ -1,7 +1,7 @@
 """Our own messages in the WAL: labels, cuts and heartbeats.
 
-They are transactional: each comes as a transaction of its own, with a commit that a window can end behind. One that is not
-comes alone, between the commits of others, and even of a transaction that is rolled back.
+They are transactional: each is a transaction of its own, with a commit after which a window can end. Other messages come
+between the commits of others, and even from a transaction that is rolled back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwater.pg.connection import PostgresSession
 
 PREFIX = "headwater"
 
-_LONGEST = 4096
+_MAX_BYTES = 4096
 # A label that was promised must survive a crash of the server, whatever the role's default is.
 _EMIT = """
 SELECT set_config('synchronous_commit', 'on', true),
@@ -25,7 +25,7 @@ SELECT set_config('synchronous_commit', 'on', true),
 
 @dataclass(frozen=True)
 class Label:
-    """The moment has a name: the tables get a tag."""
+    """A named moment: the tables get a tag."""
 
     text: str
 
@@ -39,7 +39,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Nothing but a commit, so that the slot can move on."""
+    """An empty commit, so that the slot can advance."""
 
 
 Note = Label | Cut | Heartbeat
@@ -60,8 +60,8 @@ def heartbeat_note() -> bytes:
 
 
 def parse_note(prefix: str, content: bytes) -> Note | None:
-    """A message of the WAL. None: it is not ours, or it is damaged; every role may write messages."""
-    if prefix != PREFIX or len(content) > _LONGEST:
+    """The note of a WAL message; None: it is not ours, or malformed. Every role may write messages."""
+    if prefix != PREFIX or len(content) > _MAX_BYTES:
         return None
     try:
         data = json.loads(content)
@@ -70,8 +70,8 @@ def parse_note(prefix: str, content: bytes) -> Note | None:
     match data:
         case {"label": str(text), **rest} if not rest and not label_problem(text):
             return Label(text)
-        case {"cut": str(place), **rest} if not rest:
-            return _cut(place)
+        case {"cut": str(lsn), **rest} if not rest:
+            return _cut(lsn)
         case {"heartbeat": 1, **rest} if not rest:
             return Heartbeat()
         case _:
@@ -79,22 +79,22 @@ def parse_note(prefix: str, content: bytes) -> Note | None:
 
 
 def emit(session: PostgresSession, note: bytes) -> int:
-    """Write it into the WAL, durably. Returns its LSN; its transaction ends a little behind that."""
-    ((_, place),) = session.fetch(_EMIT, [PREFIX, note])
-    if place is None:
+    """Write a note into the WAL, durably. Returns its LSN; its transaction ends a little after that."""
+    ((_, lsn),) = session.fetch(_EMIT, [PREFIX, note])
+    if lsn is None:
         raise InputError(
             f"{session.address}: this server is a standby, which cannot write WAL messages",
             hint="write it on the primary; it reaches the standby with the WAL",
         )
-    return lsn_number(place)
+    return lsn_number(lsn)
 
 
 def _json(data: dict[str, object]) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 
-def _cut(place: str) -> Cut | None:
+def _cut(lsn: str) -> Cut | None:
     try:
-        return Cut(lsn_number(place))
+        return Cut(lsn_number(lsn))
     except ValueError:
         return None

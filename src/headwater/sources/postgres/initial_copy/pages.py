@@ -1,4 +1,4 @@
-"""The pages of a table's heaps: how they are cut into parts of similar size, and the SQL text that copies a part."""
+"""The pages of a table's heaps: cut into ranges of similar size, and the SQL text that copies a range."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headwater.model.errors import RunError
 from headwater.pg.copy.stream import Chunk
 from headwater.sources.postgres.catalog import Leaf
 
-# A page is known by one number: which heap, and its own there. Heaps grow while they are copied, so pages are not counted
-# on from one heap to the next. The last part of a heap has no end: what is added behind the plan is not in the snapshot,
-# and costs no more than a look.
+# One number identifies a page: the heap's and its own there. Heaps grow during a copy, so the numbers of one heap do not
+# continue those of another. The last range of a heap has no end: pages that were added after the plan have no row of the
+# snapshot, and cost little.
 
-_PAGE_BITS = 32  # PostgreSQL's own number of a page has as many
+_PAGE_BITS = 32  # as in PostgreSQL
 _PAGE_BYTES = 8192
 
 
@@ -30,48 +30,48 @@ class HeapRange:
     schema: str
     name: str
     first: int
-    end: int | None  # None: all that there are
-    rows: int | None  # about so many; None: the server has not counted yet
+    end: int | None  # None: to the end
+    rows: int | None  # an estimate; None: the server has none yet
 
 
 def cut_pages(leaves: Sequence[Leaf], first: int, budget_bytes: int) -> tuple[int | None, int]:
-    """The page before which a window ends that reads about so many bytes from `first` on, and how many they are.
+    """The page before which a window of about so many bytes from `first` on ends, and its bytes.
 
-    None: it reaches the end of the table. What is kept out of line counts, spread evenly over its heap's pages.
+    None: it reaches the end of the table. TOAST counts, spread evenly over its heap's pages.
     """
     cost = 0
     for number, leaf, page in _heaps(leaves, first):
-        each = _page_bytes(leaf)
-        left = max(leaf.pages - page, 0)
-        room = (budget_bytes - cost) // each
-        if room < left:
-            taken = room if cost or room else 1  # a window without a page would never come to an end
-            return _page(number, page + taken), cost + taken * each
-        cost += left * each
+        page_bytes = _page_bytes(leaf)
+        remaining = max(leaf.pages - page, 0)
+        room = (budget_bytes - cost) // page_bytes
+        if room < remaining:
+            pages = room if cost or room else 1  # a window without a page would never end
+            return _page(number, page + pages), cost + pages * page_bytes
+        cost += remaining * page_bytes
     return None, cost
 
 
-def split_ranges(leaves: Sequence[Leaf], first: int, end: int | None, parts: int) -> list[tuple[HeapRange, ...]]:
-    """The pages from one up to another in at most so many parts, which hold about as many bytes each."""
+def split_ranges(leaves: Sequence[Leaf], first: int, end: int | None, count: int) -> list[tuple[HeapRange, ...]]:
+    """The pages between two in at most `count` parts of about equal bytes."""
     ranges = list(_between(leaves, first, end))
-    total = sum(_bytes(leaves[one.number], one) for one in ranges)
-    cut: list[list[HeapRange]] = [[]]
-    done = 0  # bytes in all of the parts
-    for whole in ranges:
-        rest: HeapRange | None = whole
+    total = sum(_bytes(leaves[heap.number], heap) for heap in ranges)
+    parts: list[list[HeapRange]] = [[]]
+    filled = 0  # bytes in all parts
+    for heap in ranges:
+        rest: HeapRange | None = heap
         while rest is not None:
-            room = -(-total * len(cut) // parts) - done
-            piece, rest = _cut(leaves[rest.number], rest, room) if len(cut) < parts else (rest, None)
+            room = -(-total * len(parts) // count) - filled
+            piece, rest = _cut(leaves[rest.number], rest, room) if len(parts) < count else (rest, None)
             if piece is not None:
-                cut[-1].append(piece)
-                done += _bytes(leaves[piece.number], piece)
+                parts[-1].append(piece)
+                filled += _bytes(leaves[piece.number], piece)
             if rest is not None:
-                cut.append([])
-    return [tuple(part) for part in cut if part]
+                parts.append([])
+    return [tuple(part) for part in parts if part]
 
 
 def _heaps(leaves: Sequence[Leaf], first: int) -> Iterator[tuple[int, Leaf, int]]:
-    """Every heap from a page on: its number, itself, and the first of its pages that counts."""
+    """Every heap from a page on: its number, itself, and its first page that counts."""
     at, page = divmod(first, 1 << _PAGE_BITS)
     for number, leaf in enumerate(leaves[at:], at):
         yield number, leaf, page if number == at else 0
@@ -86,30 +86,30 @@ def _between(leaves: Sequence[Leaf], first: int, end: int | None) -> Iterator[He
         yield _range(leaf, number, page, until)
 
 
-def _cut(leaf: Leaf, whole: HeapRange, room: int) -> tuple[HeapRange | None, HeapRange | None]:
-    """As many of its whole pages as there is room for, and the rest of them."""
+def _cut(leaf: Leaf, heap: HeapRange, room: int) -> tuple[HeapRange | None, HeapRange | None]:
+    """The pages that fit into so many bytes, and the rest."""
     pages = -(-room // _page_bytes(leaf)) if room > 0 else 0
-    if pages >= _pages(leaf, whole):
-        return whole, None
+    if pages >= _pages(leaf, heap):
+        return heap, None
     if pages == 0:
-        return None, whole
-    middle = whole.first + pages
-    return _range(leaf, whole.number, whole.first, middle), _range(leaf, whole.number, middle, whole.end)
+        return None, heap
+    middle = heap.first + pages
+    return _range(leaf, heap.number, heap.first, middle), _range(leaf, heap.number, middle, heap.end)
 
 
 def _range(leaf: Leaf, number: int, first: int, end: int | None) -> HeapRange:
     pages = max((leaf.pages if end is None else end) - first, 0)
-    counted = leaf.rows * pages // leaf.pages if leaf.pages else 0
-    rows = counted if leaf.rows or not leaf.pages else None
+    estimate = leaf.rows * pages // leaf.pages if leaf.pages else 0
+    rows = estimate if leaf.rows or not leaf.pages else None
     return HeapRange(number, leaf.oid, leaf.schema, leaf.name, first, end, rows)
 
 
-def _pages(leaf: Leaf, one: HeapRange) -> int:
-    return max((leaf.pages if one.end is None else one.end) - one.first, 0)
+def _pages(leaf: Leaf, heap: HeapRange) -> int:
+    return max((leaf.pages if heap.end is None else heap.end) - heap.first, 0)
 
 
-def _bytes(leaf: Leaf, one: HeapRange) -> int:
-    return _pages(leaf, one) * _page_bytes(leaf)
+def _bytes(leaf: Leaf, heap: HeapRange) -> int:
+    return _pages(leaf, heap) * _page_bytes(leaf)
 
 
 def _page_bytes(leaf: Leaf) -> int:
@@ -120,19 +120,19 @@ def _page(number: int, page: int) -> int:
     return number << _PAGE_BITS | page
 
 
-# the WAL has: what the type's output function makes.
+# Text of a copy is the text of the WAL: the result of the type's output function.
 
 # Types whose binary form is their text: name, text, json, char(n) with its padding, varchar.
 _SENT_AS_TEXT = frozenset({19, 25, 114, 1042, 1043})
 _TEXT = "string"
 
-Item = tuple[int, int]
-"""A row's page, and its number there: its ctid."""
+Ctid = tuple[int, int]
+"""A row's page, and its number there."""
 
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """A column as it is read: by its kind, or as text."""
+    """A column as the copy reads it: in its type, or as text."""
 
     name: str
     kind: str  # of `model/types.py`
@@ -141,7 +141,7 @@ class CopiedColumn:
 
     @property
     def expression(self) -> str:
-        """As text: not by a cast, which is another function for bool, char(n), inet, "char" or xml.
+        """As text by the output function; a cast is another function for bool, char(n), inet, "char" or xml.
 
         `concat` calls the output function, but makes an empty text of NULL; and a composite of NULLs IS NULL.
         """
@@ -151,23 +151,23 @@ class CopiedColumn:
         return f"CASE WHEN {name} IS DISTINCT FROM NULL THEN pg_catalog.concat({name}) END"
 
 
-def copy_query(columns: Sequence[CopiedColumn], heap: HeapRange, where: str, behind: Item | None) -> str:
-    """The values of each row, then its place; in the order of places, and only those behind one that is done.
+def copy_query(columns: Sequence[CopiedColumn], heap: HeapRange, where: str, after: Ctid | None) -> str:
+    """The values of each row, then its ctid; in the order of ctids, from the heap's first page or after a ctid.
 
-    A place in front, with the next field's width, would often look like the head of a row (`pg/copy/stream.py`).
+    A ctid in front, with the next field's width, would often look like the head of a row (`pg/copy/stream.py`).
     """
-    chosen = ", ".join([*(column.expression for column in columns), "ctid"])
-    low = f"ctid > '({behind[0]},{behind[1]})'::tid" if behind else f"ctid >= '({heap.first},0)'::tid"
+    expressions = ", ".join([*(column.expression for column in columns), "ctid"])
+    low = f"ctid > '({after[0]},{after[1]})'::tid" if after else f"ctid >= '({heap.first},0)'::tid"
     high = f" AND ctid < '({heap.end},0)'::tid" if heap.end is not None else ""
-    # The condition is the user's own SQL: on lines of its own, so that a comment in it ends there.
-    more = f" AND (\n{where}\n)" if where else ""
-    return f"SELECT {chosen} FROM ONLY {heap_name(heap)} WHERE {low}{high}{more}"  # noqa: S608 - names are quoted
+    # The condition is the user's SQL: on its own lines, so that a comment in it ends there.
+    condition = f" AND (\n{where}\n)" if where else ""
+    return f"SELECT {expressions} FROM ONLY {heap_name(heap)} WHERE {low}{high}{condition}"  # noqa: S608 - names are quoted
 
 
 def describe_query(columns: Sequence[CopiedColumn], heap: HeapRange) -> str:
-    """No rows: the names and types as they are now. The transaction that runs it holds the table's lock."""
-    chosen = ", ".join(["ctid", *(identifier(column.name) for column in columns)])
-    return f"SELECT {chosen} FROM ONLY {heap_name(heap)} LIMIT 0"  # noqa: S608 - names are quoted
+    """A result without rows, for the current names and types. Its transaction holds the table's lock."""
+    expressions = ", ".join(["ctid", *(identifier(column.name) for column in columns)])
+    return f"SELECT {expressions} FROM ONLY {heap_name(heap)} LIMIT 0"  # noqa: S608 - names are quoted
 
 
 def heap_name(heap: HeapRange) -> str:
@@ -185,34 +185,34 @@ _LENGTH = 6
 _ITEM_BITS, _HEAP_BITS = 16, 48
 
 
-def places_of(chunk: Chunk) -> Numbers:
-    """Of each row, by its last field; they order as page and item do."""
+def ctids_of(chunk: Chunk) -> Numbers:
+    """The ctid of each row, its last field, as one number."""
     data = np.frombuffer(chunk.data, np.uint8)
     every = np.ndarray((len(data) - _FIELD.itemsize + 1,), f"V{_FIELD.itemsize}", data.data, strides=(1,))
-    found = every[values_end(chunk)].view(_FIELD)
-    if not np.all(found["length"] == _LENGTH):
-        raise RunError("the server's COPY sent something else where the place of a row stands")
-    places: Numbers = found["page"].astype(np.int64) << _ITEM_BITS | found["item"]
-    return places
+    fields = every[values_end(chunk)].view(_FIELD)
+    if not np.all(fields["length"] == _LENGTH):
+        raise RunError("the server's COPY sent something else in place of a ctid")
+    ctids: Numbers = fields["page"].astype(np.int64) << _ITEM_BITS | fields["item"]
+    return ctids
 
 
 def values_end(chunk: Chunk) -> Numbers:
-    """Where the place begins, behind the values of each row."""
+    """Where the ctid begins, after the values of each row."""
     end: Numbers = chunk.ends - _FIELD.itemsize
     return end
 
 
-def in_order(places: Numbers, behind: Item | None) -> bool:
-    """Whether each lies behind the one before. If not, a read that continues behind the last would lose rows."""
-    before = -1 if behind is None else behind[0] << _ITEM_BITS | behind[1]
-    return bool(np.all(np.diff(places, prepend=before) > 0))
+def is_ascending(ctids: Numbers, after: Ctid | None) -> bool:
+    """True if each is above the one before. If not, a read that continues after the last would lose rows."""
+    before = -1 if after is None else after[0] << _ITEM_BITS | after[1]
+    return bool(np.all(np.diff(ctids, prepend=before) > 0))
 
 
-def item_of(place: int) -> Item:
-    return place >> _ITEM_BITS, place & (1 << _ITEM_BITS) - 1
+def ctid_of(number: int) -> Ctid:
+    return number >> _ITEM_BITS, number & (1 << _ITEM_BITS) - 1
 
 
-def numbered(places: Numbers, heap: int) -> Numbers:
-    """The same among all heaps of a table."""
-    found: Numbers = places + (heap << _HEAP_BITS)
-    return found
+def row_numbers(ctids: Numbers, heap: int) -> Numbers:
+    """Numbers that are unique among all heaps of a table."""
+    numbers: Numbers = ctids + (heap << _HEAP_BITS)
+    return numbers

@@ -1,4 +1,4 @@
-"""The rows of heaps in their order, in an exported snapshot, over a connection that may break: it is opened again, behind the last row."""
+"""The rows of heaps in ctid order, in an exported snapshot. After a broken connection the read continues after the last row."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from headwater.pg.copy.stream import Chunk, CopyRefused
 from headwater.pg.types import column_type
 from headwater.sources.postgres.initial_copy.pages import (
     CopiedColumn,
+    Ctid,
     HeapRange,
-    Item,
     Numbers,
     copy_query,
+    ctid_of,
+    ctids_of,
     describe_query,
     heap_name,
-    in_order,
-    item_of,
-    places_of,
+    is_ascending,
 )
 from headwater.sources.postgres.initial_copy.snapshot import DEFAULT, Tuning
 
-# A copy may take hours. A retry continues behind the last row, so rows must come in the order of ctid: no scan that
+# A copy may take hours. A retry continues after the last row, so rows must come in the order of ctid: no scan that
 # begins in the middle or runs in parallel, no index. With row security off, hidden rows are an error.
 _SETTINGS = {
     **SESSION, "statement_timeout": "0", "transaction_timeout": "0", "row_security": "off",
@@ -45,7 +45,7 @@ def snapshot_gone(stream: str, snapshot: str, why: str) -> SnapshotGone:
 
 
 class CopySession:
-    """One transaction in the snapshot. After an error it is of no use: open another."""
+    """One transaction in the snapshot. After an error, close it and open another."""
 
     def __init__(self, url: Secret, snapshot: str, stream: str) -> None:
         self._stream, self._snapshot = stream, snapshot
@@ -60,16 +60,16 @@ class CopySession:
         self._reader.close()
 
     def check(self, heap: HeapRange, columns: tuple[CopiedColumn, ...]) -> None:
-        """Raises SnapshotGone where the heap is not what the snapshot saw."""
+        """Raises SnapshotGone if the heap is not the one of the snapshot."""
         changed = what_changed(self._reader.connection, heap, columns)
         if changed:
             raise snapshot_gone(self._stream, self._snapshot, f"{changed} since it was taken")
 
     def copy(
-        self, heap: HeapRange, columns: tuple[CopiedColumn, ...], where: str, behind: Item | None
+        self, heap: HeapRange, columns: tuple[CopiedColumn, ...], where: str, after: Ctid | None
     ) -> Iterator[Chunk]:
-        """The rows of the range behind a place, in order; a chunk is overwritten by the next."""
-        return self._reader.chunks(copy_query(columns, heap, where, behind), len(columns) + 1)
+        """The rows of the range after a ctid, in order; the next chunk overwrites a chunk."""
+        return self._reader.chunks(copy_query(columns, heap, where, after), len(columns) + 1)
 
 
 def interrupted(stream: str, url: Secret, error: Exception) -> HeadwaterError:
@@ -85,29 +85,29 @@ SELECT attname, attnum::int FROM pg_attribute WHERE attrelid = %s::bigint::oid A
 
 
 def what_changed(connection: Connection, heap: HeapRange, columns: Sequence[CopiedColumn]) -> str:
-    """In words; empty: nothing. Holds the table's lock until the transaction ends, so that nothing will."""
+    """A sentence; empty: nothing. Locks the table until the transaction ends, so that nothing changes later."""
     try:
-        described = connection.execute(describe_query(columns, heap)).pgresult
+        result = connection.execute(describe_query(columns, heap)).pgresult
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedColumn):
         return f"{heap.schema}.{heap.name} or a column of it was dropped or renamed"
     storage = connection.execute(_HEAP, [heap.oid]).fetchone()
-    if described is None or storage is None or described.ftable(0) != heap.oid:
+    if result is None or storage is None or result.ftable(0) != heap.oid:
         return f"{heap.schema}.{heap.name} is another table"
     if storage[0] != storage[1]:
         return f"{heap.schema}.{heap.name} was rewritten or truncated"
     numbers: Mapping[str, int] = dict(connection.execute(_COLUMNS, [heap.oid]).fetchall())
-    for place, column in enumerate(columns, 1):
-        if numbers.get(column.name) != described.ftablecol(place):
+    for number, column in enumerate(columns, 1):
+        if numbers.get(column.name) != result.ftablecol(number):
             return f"{heap.schema}.{heap.name}: column {column.name} is another one"
-        kind = column_type(described.ftype(place), described.fmod(place)) or "string"
-        if column.kind not in (kind, "string"):
+        type_ = column_type(result.ftype(number), result.fmod(number)) or "string"
+        if column.kind not in (type_, "string"):
             return f"{heap.schema}.{heap.name}: column {column.name} got another type"
     return ""
 
 
 @dataclass(frozen=True)
 class HeapQuery:
-    """What is read of every heap, and where."""
+    """The columns and the condition of a read, and its snapshot."""
 
     stream: str
     url: Secret
@@ -118,24 +118,24 @@ class HeapQuery:
 
 
 class HeapReader:
-    """One connection at a time. Not a row is lost where it breaks, nor given twice."""
+    """One connection at a time. A broken one neither loses nor repeats a row."""
 
     def __init__(self, query: HeapQuery) -> None:
         self._query = query
         self._session: CopySession | None = None
 
     def chunks(self, heap: HeapRange) -> Iterator[tuple[Chunk, Numbers]]:
-        """Some rows, and the place of each. Raises SnapshotGone when the snapshot, or the heap that it saw, is gone."""
-        behind: Item | None = None
+        """Some rows and their ctids. Raises SnapshotGone if the snapshot or its heap is gone."""
+        after: Ctid | None = None
         tries = 0
         while True:
             try:
-                for chunk in self._opened(heap).copy(heap, self._query.columns, self._query.where, behind):
-                    places = places_of(chunk)
-                    if not in_order(places, behind):
+                for chunk in self._open_session(heap).copy(heap, self._query.columns, self._query.where, after):
+                    ctids = ctids_of(chunk)
+                    if not is_ascending(ctids, after):
                         raise RunError(f"{self._query.stream}: rows of {heap_name(heap)} came out of their order")
-                    behind, tries = item_of(int(places[-1])), 0
-                    yield chunk, places
+                    after, tries = ctid_of(int(ctids[-1])), 0
+                    yield chunk, ctids
                 return
             except (psycopg.Error, CopyRefused, OSError) as error:
                 self.close()
@@ -149,7 +149,7 @@ class HeapReader:
             self._session.close()
             self._session = None
 
-    def _opened(self, heap: HeapRange) -> CopySession:
+    def _open_session(self, heap: HeapRange) -> CopySession:
         if self._session is None:
             self._session = CopySession(self._query.url, self._query.snapshot, self._query.stream)
         self._session.check(heap, self._query.columns)

@@ -1,4 +1,4 @@
-"""The snapshot that tables are copied in: exported by a temporary slot, so that its LSN is known; how patient a copy is."""
+"""The exported snapshot of a copy: a temporary slot exports it, so that its LSN is known."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Tuning:
 DEFAULT = Tuning()
 
 
-# What committed before `lsn` is in the snapshot, all else comes from the WAL. It lives as long as its connection, which
-# must send no other command: any would end it.
+# The snapshot has what committed before `lsn`, the WAL has the rest. It lives as long as its connection, which must send
+# no other command: any would end it.
 
 _log = logging.getLogger(__name__)
-_FIRST_WITH_OPTIONS = 150_000  # PostgreSQL 15: options of the command stand in brackets
+_FIRST_WITH_OPTIONS = 150_000  # PostgreSQL 15: the command takes options in brackets
 _NAME = re.compile(r"[0-9A-Fa-f-]+")
 _POINT, _SNAPSHOT = 1, 2  # columns of the command's answer
 _MOMENT = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -48,10 +48,10 @@ _TIMEOUTS = (
 
 
 class CopySnapshot:
-    """Taken by the constructor, gone after `close`.
+    """The constructor takes it, `close` ends it.
 
-    Taking it waits for every transaction that has begun to write to end; `warn` gets a message that names the one it waits for. Raises
-    SourceUnreachable, with the remedy, where no slot can be made, and when it still waits after `deadline_seconds`.
+    The server waits until every transaction that writes has ended; `warn` gets a message that names the one it waits for.
+    Raises SourceUnreachable, with the remedy, if the server refuses a slot, or still waits after `deadline_seconds`.
     """
 
     def __init__(
@@ -65,22 +65,22 @@ class CopySnapshot:
         self._warn, self._tuning = warn, tuning
         self._session = PostgresSession(url)
         try:
-            self._connection = _replicating(url, self._session)
+            self._connection = _connect(url, self._session)
             try:
                 self.name, self.lsn = self._take(deadline_seconds)
                 ((self.moment,),) = self._session.fetch(_MOMENT)  # µs since 1970
             except BaseException:
-                self._give_up()
+                self._abort()
                 raise
         finally:
             self._session.close()
 
-    def alive(self) -> bool:
-        """Whether the connection stands, as far as one can see from this side: nothing may be sent on it."""
+    def is_alive(self) -> bool:
+        """True if the connection looks open from this side: no command may test it."""
         connection = self._connection.pgconn
         if connection.status != pq.ConnStatus.OK:
             return False
-        if select.select([connection.socket], [], [], 0)[0]:  # the server's last words, or its end
+        if select.select([connection.socket], [], [], 0)[0]:  # the server's last message, or its end
             try:
                 connection.consume_input()
             except psycopg.OperationalError:
@@ -88,29 +88,29 @@ class CopySnapshot:
         return connection.status == pq.ConnStatus.OK
 
     def close(self) -> None:
-        """The slot goes with its connection."""
+        """The server drops the slot with its connection."""
         self._connection.close()
 
-    def _give_up(self) -> None:
-        with contextlib.suppress(psycopg.Error):  # it may be cut off already
+    def _abort(self) -> None:
+        with contextlib.suppress(psycopg.Error):  # the connection may be broken
             self._connection.pgconn.get_cancel().cancel()  # else the server keeps waiting
         self._connection.close()
 
     def _take(self, deadline_seconds: float | None) -> tuple[str, int]:
-        self._answer(supported_session_sql(dict.fromkeys(_TIMEOUTS, "0")))
+        self._execute(supported_session_sql(dict.fromkeys(_TIMEOUTS, "0")))
         options = self._connection.info.server_version >= _FIRST_WITH_OPTIONS
         export = "(SNAPSHOT 'export')" if options else "EXPORT_SNAPSHOT"
         slot = f"hw_copy_{uuid.uuid4().hex[:16]}"
         command = f'CREATE_REPLICATION_SLOT "{slot}" TEMPORARY LOGICAL pgoutput {export}'
         pid = self._connection.info.backend_pid
-        answer = self._answer(command, _Wait(self._session, pid, self._warn, deadline_seconds, self._tuning))
-        point, name = ((answer.get_value(0, column) or b"").decode() for column in (_POINT, _SNAPSHOT))
+        result = self._execute(command, _Wait(self._session, pid, self._warn, deadline_seconds, self._tuning))
+        point, name = ((result.get_value(0, column) or b"").decode() for column in (_POINT, _SNAPSHOT))
         if not _NAME.fullmatch(name):
             raise RunError(f"{self._session.address}: unexpected snapshot name {name!r}")
         return name, lsn_number(point)
 
-    def _answer(self, command: str, wait: _Wait | None = None) -> pq.abc.PGresult:
-        """By the simple protocol: a connection that replicates knows no other."""
+    def _execute(self, command: str, wait: _Wait | None = None) -> pq.abc.PGresult:
+        """By the simple protocol, the only one of a replication connection."""
         connection = self._connection.pgconn
         try:
             connection.send_query(command.encode())
@@ -119,16 +119,16 @@ class CopySnapshot:
                     connection.consume_input()
                 elif wait:
                     wait.check()
-            answer, _ = connection.get_result(), connection.get_result()
+            result, _ = connection.get_result(), connection.get_result()
         except psycopg.OperationalError as error:
-            raise refused(self._session, str(error)) from None
-        if answer is None or answer.status != pq.ExecStatus.TUPLES_OK:
-            raise refused(self._session, answer.get_error_message() if answer else connection.get_error_message())
-        return answer
+            raise refusal(self._session, str(error)) from None
+        if result is None or result.status != pq.ExecStatus.TUPLES_OK:
+            raise refusal(self._session, result.get_error_message() if result else connection.get_error_message())
+        return result
 
 
 class _Wait:
-    """Warns, from time to time, what the slot still waits for."""
+    """Warns at intervals which transaction the slot waits for."""
 
     def __init__(
         self,
@@ -153,29 +153,29 @@ class _Wait:
         if not late and now < self._next:
             return
         self._next = now + self._tuning.repeat_seconds
-        message = f"{self._session.address}: the initial copy still waits for its snapshot: {waited_for(self._session, self._pid)}"
+        message = f"{self._session.address}: the initial copy still waits for its snapshot: {blocking_transaction(self._session, self._pid)}"
         if late:
             raise SourceUnreachable(message, hint="end that transaction, or wait for it and run again")
         self._warn(message)
 
 
-def _replicating(url: Secret, session: PostgresSession) -> Connection:
+def _connect(url: Secret, session: PostgresSession) -> Connection:
     try:
         return connect_replication(url)
     except psycopg.Error as error:
-        raise refused(session, str(error)) from None
+        raise refusal(session, str(error)) from None
 
 
-def refused(session: PostgresSession, message: str) -> SourceUnreachable:
-    """The error for a copy's slot, or its connection, that the server refused; `message` is the server's own."""
+def refusal(session: PostgresSession, message: str) -> SourceUnreachable:
+    """The error for a refused slot or connection of a copy; `message` is the server's own."""
     with translated(session.address):
         server, (role, _) = read_server(session.connection), read_role(session.connection)
     why, hint = _reason(server, role) or (
         "the server refused a replication slot for the initial copy",
         "see the server's message; connect to the server directly, a pooler cannot replicate",
     )
-    said = masked(" ".join(message.split())).removeprefix("ERROR: ")
-    return SourceUnreachable(f"{session.address}: {why} ({said})", hint=hint)
+    reason = masked(" ".join(message.split())).removeprefix("ERROR: ")
+    return SourceUnreachable(f"{session.address}: {why} ({reason})", hint=hint)
 
 
 def _reason(server: Server, role: Role) -> tuple[str, str] | None:
@@ -198,7 +198,7 @@ def _reason(server: Server, role: Role) -> tuple[str, str] | None:
     return None
 
 
-_WAITED_FOR = """
+_BLOCKING = """
 SELECT w.transactionid::text, p.gid, h.pid, a.usename::text, a.application_name, a.state,
     extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start))::bigint
 FROM pg_locks w
@@ -208,14 +208,14 @@ LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid
 WHERE w.pid = %s AND w.locktype = 'transactionid' AND NOT w.granted"""
 
 
-def waited_for(session: PostgresSession, pid: int) -> str:
-    """In words, for people; the transaction's statement is not among them, since it may hold values."""
-    found = session.fetch(_WAITED_FOR, [pid])
-    if not found:
+def blocking_transaction(session: PostgresSession, pid: int) -> str:
+    """A sentence, without the transaction's statement, which may hold values."""
+    rows = session.fetch(_BLOCKING, [pid])
+    if not rows:
         return "the server waits for transactions that were open to end (on a standby: for pg_log_standby_snapshot() on its primary)"
-    number, prepared, holder, role, application, state, seconds = found[0]
+    xid, prepared, holder, role, application, state, seconds = rows[0]
     since = f", open for {seconds:,} s," if seconds is not None else ""
     if prepared is not None:
         return f"it waits for prepared transaction {prepared!r}{since} to be committed or rolled back"
     who = ", ".join(word for word in (f"role {role}" if role else "", application, state) if word)
-    return f"it waits for transaction {number} of session {holder} ({who}){since} to end"
+    return f"it waits for transaction {xid} of session {holder} ({who}){since} to end"

@@ -1,4 +1,4 @@
-"""A part of a copy that an executor reads: ranges of pages, in the snapshot that all of the copy is read in."""
+"""A split of a copy: ranges of pages that an executor reads in the copy's exported snapshot."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from headwater.sources.postgres.initial_copy.pages import (
     CopiedColumn,
     HeapRange,
     Numbers,
-    item_of,
-    numbered,
+    ctid_of,
+    row_numbers,
     values_end,
 )
 from headwater.sources.postgres.initial_copy.reader import HeapQuery, HeapReader
 from headwater.sources.postgres.initial_copy.snapshot import DEFAULT, Tuning
 
-_PLACE = "ctid"  # names a row that has no key
-_WAL_BOOL = {"true": "t", "false": "f"}  # a bool as the WAL has it
+_CTID = "ctid"  # identifies a row without a key
+_WAL_BOOL = {"true": "t", "false": "f"}
 
 
 @dataclass(frozen=True)
 class CopySplit:
-    """Some pages of a table. A connection that breaks costs no row and doubles none (`reader.py`)."""
+    """Some pages of a table. A broken connection neither loses nor repeats a row (`reader.py`)."""
 
     stream: str
     url: Secret  # prints as ****
@@ -65,13 +65,15 @@ class CopySplit:
         return None if None in counts else sum(count or 0 for count in counts) + self.replaces
 
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
-        return exact_rows(self._checked_parts() if on_reject is None else self.read_exact(), self._names(), on_reject)
+        return exact_rows(
+            self._checked_batches() if on_reject is None else self.read_exact(), self._identity(), on_reject
+        )
 
-    def _checked_parts(self) -> Iterator[ExactBatch]:
-        for part in self.read_exact():
-            for unkept in part.inexact:
-                raise self._not_kept(unkept)
-            yield part
+    def _checked_batches(self) -> Iterator[ExactBatch]:
+        for batch in self.read_exact():
+            for inexact in batch.inexact:
+                raise self._not_kept(inexact)
+            yield batch
 
     def read_exact(self) -> Iterator[ExactBatch]:
         batches = ChangeBatches(self.schema, self.homes, self.place, self.moment)
@@ -81,10 +83,10 @@ class CopySplit:
         columns = [Column(column.name, column.kind, nullable=True) for column in self.columns]
         try:
             for heap in self.ranges:
-                for chunk, places in reader.chunks(heap):
+                for chunk, ctids in reader.chunks(heap):
                     values = self._values(chunk, columns)
-                    change = batches.read(values.batch, numbered(places, heap.number))
-                    yield ExactBatch(change, values.inexact, _Written(self, values, places))
+                    change = batches.read(values.batch, row_numbers(ctids, heap.number))
+                    yield ExactBatch(change, values.inexact, _RowTexts(self, values, ctids))
         finally:
             reader.close()
 
@@ -93,36 +95,36 @@ class CopySplit:
         batch, misfits = decode(chunk.data, chunk.starts, values_end(chunk), schema, self.stream)
         return exact_batch(batch, columns, schema, misfits)
 
-    def _names(self) -> RowIdentity:
-        columns = [Column(one.name, one.kind, nullable=True, declared=one.declared) for one in self.columns]
+    def _identity(self) -> RowIdentity:
+        columns = [Column(column.name, column.kind, nullable=True, declared=column.declared) for column in self.columns]
         if not self.key:
-            columns.append(Column(_PLACE, "string", nullable=False))
-        return RowIdentity(self.stream, tuple(columns), self.key, _PLACE)
+            columns.append(Column(_CTID, "string", nullable=False))
+        return RowIdentity(self.stream, tuple(columns), self.key, _CTID)
 
-    def _not_kept(self, unkept: InexactValues) -> ValueNotKept:
-        column, count = self.columns[unkept.position], len(unkept.texts)
+    def _not_kept(self, inexact: InexactValues) -> ValueNotKept:
+        column, count = self.columns[inexact.position], len(inexact.texts)
         return ValueNotKept(
             f"{self.stream}: column {column.name} ({column.declared or column.kind}) has at least {count} "
-            f"value{'s' if count != 1 else ''} {unkept.what}; {column.kind} cannot keep such values exactly",
+            f"value{'s' if count != 1 else ''} {inexact.what}; {column.kind} cannot keep such values exactly",
             hint=f"read the column as text (as_text: {{{self.stream}: [{column.name}]}}), or leave those rows out "
             f"(where: {{{self.stream}: …}})",
         )
 
 
 @dataclass(frozen=True)
-class _Written:
-    """Rows as the WAL would have them, one by one: for the few rejects."""
+class _RowTexts:
+    """The texts of a row as the WAL would have them: for the few rejects."""
 
     split: CopySplit
     values: ExactBatch
-    places: Numbers
+    ctids: Numbers
 
     def __call__(self, row: int) -> RowTexts:
         kinds = (column.kind for column in self.split.columns)
         texts = zip(self.values.row_texts(row), kinds, strict=True)
-        made = [_WAL_BOOL.get(text or "", text) if kind == "bool" else text for text, kind in texts]
-        page, item = item_of(int(self.places[row]))
-        return made if self.split.key else [*made, f"({page},{item})"]
+        wal_texts = [_WAL_BOOL.get(text or "", text) if kind == "bool" else text for text, kind in texts]
+        page, item = ctid_of(int(self.ctids[row]))
+        return wal_texts if self.split.key else [*wal_texts, f"({page},{item})"]
 
 
 _TRUNCATES, _READS = 1, 2  # minor numbers of positions (`model/rows.py`)
@@ -134,15 +136,15 @@ class ChangeBatches:
     def __init__(self, schema: pa.Schema, homes: Mapping[str, str], place: int, moment: int) -> None:
         self._schema, self._place, self._moment = schema, place, moment
         self._sources = {home: name for name, home in homes.items()}
-        self._alike: dict[str, pa.Array] = {}  # columns with one value in all rows, as long as was needed so far
+        self._constants: dict[str, pa.Array] = {}  # columns with one value in all rows, of the greatest length so far
 
     def truncate(self) -> pa.RecordBatch:
-        """One row: all that landed of the table before is gone."""
+        """One row: it replaces all that landed of the table before."""
         row = {OP: "t", POSITION: self._position(_TRUNCATES), SOURCE_TIME: self._moment, ROW: 0}
         return pa.RecordBatch.from_pylist([row], schema=self._schema)
 
     def read(self, values: pa.RecordBatch, rows: Numbers) -> pa.RecordBatch:
-        """Values where they live, NULL in columns that the table has no more."""
+        """The values in the stream's columns, NULL in columns that the table no longer has."""
         arrays = [self._array(field, values, rows) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -150,14 +152,14 @@ class ChangeBatches:
         if field.name == ROW:
             return pa.array(rows, pa.int64())
         if field.name in self._sources:
-            found = values.column(self._sources[field.name])
-            return found if found.type == field.type else found.cast(field.type)
-        known = self._alike.get(field.name)
-        if known is None or len(known) < len(rows):
-            known = self._alike[field.name] = self._repeated(field, len(rows))
-        return known.slice(0, len(rows))
+            column = values.column(self._sources[field.name])
+            return column if column.type == field.type else column.cast(field.type)
+        constant = self._constants.get(field.name)
+        if constant is None or len(constant) < len(rows):
+            constant = self._constants[field.name] = self._constant(field, len(rows))
+        return constant.slice(0, len(rows))
 
-    def _repeated(self, field: pa.Field, count: int) -> pa.Array:
+    def _constant(self, field: pa.Field, count: int) -> pa.Array:
         value = {OP: "r", POSITION: self._position(_READS), SOURCE_TIME: self._moment}.get(field.name)
         return pa.nulls(count, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), count)
 

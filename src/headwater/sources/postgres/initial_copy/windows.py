@@ -82,7 +82,7 @@ def why_not_copied(url: Secret, request: CopyRequest) -> str:
     """Why these pages can no longer be copied in their snapshot; empty: they can. Asked before a window is tried again."""
     try:
         with contextlib.closing(CopySession(url, request.snapshot, request.stream)) as session:
-            for ranges in split_ranges(request.table.leaves, request.first, request.end, parts=1):
+            for ranges in split_ranges(request.table.leaves, request.first, request.end, count=1):
                 for heap in ranges:
                     session.check(heap, _columns(request))
     except SnapshotGone as gone:
@@ -129,7 +129,7 @@ class CopyWindows:
     def _is_open(self, lsn: int) -> bool:
         """Whether rows can still be read in the snapshot of that place."""
         copied = self._copied
-        return copied is not None and copied.snapshot.lsn == lsn and copied.snapshot.alive()
+        return copied is not None and copied.snapshot.lsn == lsn and copied.snapshot.is_alive()
 
     def wanted(self, mark: LsnMark, now: TablesNow) -> list[str]:
         """The tables that are new, have to be copied again, or whose copy has not ended."""
@@ -180,7 +180,7 @@ class CopyWindows:
 
     def why_not_again(self, start: LsnMark | None, end: LsnMark) -> str:
         """Why the pages between the two marks cannot be read any more; empty: they can."""
-        requests = self._requests(start, end) if self._copied and self._copied.snapshot.alive() else []
+        requests = self._requests(start, end) if self._copied and self._copied.snapshot.is_alive() else []
         if not requests:
             return "the exported snapshot ended with its process; the tables are copied in a new one"
         why = next(filter(None, (why_not_copied(self._settings.url, request) for request in requests)), "")

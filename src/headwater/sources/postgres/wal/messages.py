@@ -1,4 +1,4 @@
-"""What PostgreSQL's plugin `pgoutput` writes (protocol version 1): messages, the tuples in them, and texts as exact values (G8)."""
+"""The messages of PostgreSQL's plugin `pgoutput` (protocol version 1), the tuples in them, and texts as exact values (G8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import binascii
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from headwater.model.bisect import bisect
 from headwater.model.errors import RunError
 from headwater.model.types import OUTSIDE_YEARS, arrow_type
 from headwater.pg.copy.binary import NOT_FINITE, TOO_LONG, Numbers
-from headwater.sources.postgres.catalog import Layout, WalColumn
+from headwater.sources.postgres.catalog import Identity, Layout, WalColumn
 
 # | letter | what it is |
 # | --- | --- |
@@ -46,7 +46,7 @@ class Note(NamedTuple):
 
 
 def read(data: Numbers, at: Numbers, form: _Form) -> Numbers:
-    """What has that form, at each of these places; any byte may be one. `data` reaches behind the last."""
+    """Values of that form at each of these offsets. `data` reaches beyond the last."""
     layout: np.dtype[Any] = np.dtype(form)
     every = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data.data, strides=(1,))
     return every[at].view(layout)
@@ -54,19 +54,19 @@ def read(data: Numbers, at: Numbers, form: _Form) -> Numbers:
 
 def letters(data: Numbers, starts: Numbers) -> Numbers:
     """The type of each message. Raises RunError at an unknown one."""
-    found = data[starts]
-    unknown = np.bincount(found, minlength=256)
+    types = data[starts]
+    unknown = np.bincount(types, minlength=256)
     unknown[list(_KNOWN)] = 0
     if unknown.any():
         raise RunError(f"the WAL holds messages of the unknown type {chr(int(unknown.argmax()))!r}")
-    return found
+    return types
 
 
 def ours(data: Numbers, at: Numbers) -> Numbers:
-    """Which messages M are transactional and have our prefix. One outside of a transaction has no position."""
-    words = np.frombuffer(OURS + b"\0", np.uint8)
-    found = read(data, at, [("letter", "u1"), ("flags", "u1"), ("lsn", ">i8"), ("prefix", f"{len(words)}u1")])
-    return np.asarray((found["flags"] == _TRANSACTIONAL) & (found["prefix"] == words).all(axis=1))
+    """A mask of the transactional messages with our prefix. One outside a transaction has no position."""
+    prefix = np.frombuffer(OURS + b"\0", np.uint8)
+    fields = read(data, at, [("letter", "u1"), ("flags", "u1"), ("lsn", ">i8"), ("prefix", f"{len(prefix)}u1")])
+    return np.asarray((fields["flags"] == _TRANSACTIONAL) & (fields["prefix"] == prefix).all(axis=1))
 
 
 def note(message: bytes) -> Note:
@@ -75,8 +75,8 @@ def note(message: bytes) -> Note:
     return Note(prefix.decode(), rest[4 : 4 + size])
 
 
-def truncated(message: bytes) -> tuple[int, ...]:
-    """The tables' oids; the flags (CASCADE, RESTART IDENTITY) say nothing that rows need: cascaded tables are listed."""
+def truncated_oids(message: bytes) -> tuple[int, ...]:
+    """The tables' oids, cascaded ones included; rows do not need the flags (CASCADE, RESTART IDENTITY)."""
     (count,) = struct.unpack_from(">I", message, 1)
     return struct.unpack_from(f">{count}I", message, 6)
 
@@ -88,11 +88,10 @@ def layout(message: bytes) -> Layout:
     columns, at = [], 3
     for _ in range(count):
         end = rest.index(b"\0", at + 1)
-        kind, modifier = struct.unpack_from(">Ii", rest, end + 1)
-        columns.append(WalColumn(rest[at + 1 : end].decode(), kind, modifier, bool(rest[at] & 1)))
+        type_oid, modifier = struct.unpack_from(">Ii", rest, end + 1)
+        columns.append(WalColumn(rest[at + 1 : end].decode(), type_oid, modifier, bool(rest[at] & 1)))
         at = end + 9
-    made: Any = identity  # the four letters that pgoutput writes
-    return Layout(oid, schema.decode() or "pg_catalog", name.decode(), made, tuple(columns))
+    return Layout(oid, schema.decode() or "pg_catalog", name.decode(), cast("Identity", identity), tuple(columns))
 
 
 # A tuple is its number of columns, and for each of them a letter: `t` a text with its length, `n` NULL, `u` a value in
@@ -122,54 +121,54 @@ class Cells:
         self.ends[rows] = self.begins[rows]
         self.letters[rows] = NULL
 
-    def filled_from(self, others: Cells) -> None:
-        """A value that is not sent is what it was before, where that was sent."""
+    def fill_from(self, others: Cells) -> None:
+        """Fill unchanged values from the former row, where it has them."""
         rows = np.flatnonzero((self.letters == UNCHANGED) & (others.letters == TEXT))
         if len(rows):
             self.put(rows, others.take(rows))
 
 
 def tuples_at(data: Numbers, at: Numbers, columns: int) -> tuple[list[Cells], Numbers]:
-    """The columns of the tuples that begin at these places, and where the tuples end."""
+    """The columns of the tuples at these offsets, and the ends of the tuples."""
     if (read(data, at, ">u2") != columns).any():
         raise RunError(f"the WAL holds a row that has not the {columns} columns of its table")
-    found = []
+    cells = []
     at = at + _COUNT
     for _ in range(columns):
         head = read(data, at, [("letter", "u1"), ("length", ">i4")])
         letters = head["letter"].copy()
-        told = letters == TEXT
-        if told.all():
+        is_text = letters == TEXT
+        if is_text.all():
             begins = at + _LENGTH
             ends = begins + head["length"]
         else:
-            if not (told | (letters == NULL) | (letters == UNCHANGED)).all():
+            if not (is_text | (letters == NULL) | (letters == UNCHANGED)).all():
                 raise RunError("the WAL holds a value of an unknown form")
-            begins = at + np.where(told, _LENGTH, 1)
-            ends = begins + np.where(told, head["length"], 0)
-        found.append(Cells(begins, ends, letters))
+            begins = at + np.where(is_text, _LENGTH, 1)
+            ends = begins + np.where(is_text, head["length"], 0)
+        cells.append(Cells(begins, ends, letters))
         at = ends
-    return found, at.copy()  # cells are written to
+    return cells, at.copy()  # cells are written to
 
 
 def texts(data: pa.Buffer, cells: Cells) -> pa.Array:
     """The values as bytes; NULL where a value is absent."""
     count = len(cells.begins)
-    # Values and what lies between them, in turn: one array over the messages, of which Arrow takes every other.
+    # Values and the gaps between them alternate in one array over the messages; Arrow takes every other element.
     edges = np.empty(2 * count + 1, np.int32)
     edges[0:-1:2], edges[1::2] = cells.begins, cells.ends
     edges[-1] = cells.ends.max(initial=0)
-    spread = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), data])
-    taken = spread.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
-    told = cells.letters == TEXT
-    if told.all():
-        return taken
-    validity = pa.py_buffer(np.packbits(told, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), count, [validity, *taken.buffers()[1:]])
+    alternating = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), data])
+    values = alternating.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    is_text = cells.letters == TEXT
+    if is_text.all():
+        return values
+    validity = pa.py_buffer(np.packbits(is_text, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), count, [validity, *values.buffers()[1:]])
 
 
-# Whole columns are cast at once, by casts that raise rather than alter. Where one does, its different texts are looked at
-# again: those that have no place in the type come beside the column, which is NULL there.
+# Arrow casts whole columns, by casts that raise rather than alter. Where one raises, its distinct texts are cast again by
+# halves: misfits come beside the column, which is NULL there.
 
 _NOT_UTF8 = "that are not UTF-8"
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -178,7 +177,7 @@ _BYTEA = b"\\x"
 
 class Typed(NamedTuple):
     array: pa.Array
-    unkept: Mapping[int, str]  # row → what is wrong with its value, in words that follow "values"
+    misfits: Mapping[int, str]  # row → the fault, as it follows "values"
 
 
 def typed(texts: pa.Array, kind: str) -> Typed:
@@ -208,40 +207,40 @@ def _bools(texts: pa.Array) -> pa.Array:
 
 
 def _bytes(texts: pa.Array) -> pa.Array:
-    r"""`\x` and two digits for each byte: the digits of all values are turned at once."""
-    told = texts.drop_null()
-    if not len(told):
+    r"""`\x` and two digits for each byte: the digits of all values are decoded at once."""
+    present = texts.drop_null()
+    if not len(present):
         return pa.nulls(len(texts), pa.binary())
-    edges = np.frombuffer(told.buffers()[1], np.int32, len(told) + 1, told.offset * 4)
-    letters = np.frombuffer(told.buffers()[2] or b"", np.uint8)[edges[0] : edges[-1]]
+    edges = np.frombuffer(present.buffers()[1], np.int32, len(present) + 1, present.offset * 4)
+    letters = np.frombuffer(present.buffers()[2] or b"", np.uint8)[edges[0] : edges[-1]]
     begins, sizes = edges[:-1] - edges[0], np.diff(edges)
     if sizes.min() < len(_BYTEA) or (sizes % 2).any():
         raise pa.ArrowInvalid("half a byte")
     digits = np.ones(len(letters), np.bool_)
-    for place, letter in enumerate(_BYTEA):
-        if (letters[begins + place] != letter).any():
+    for index, letter in enumerate(_BYTEA):
+        if (letters[begins + index] != letter).any():
             raise pa.ArrowInvalid(r"not \x")
-        digits[begins + place] = False
-    held = binascii.unhexlify(letters[digits].data)
+        digits[begins + index] = False
+    content = binascii.unhexlify(letters[digits].data)
     valid = texts.is_valid().to_numpy(zero_copy_only=False)
     lengths = np.zeros(len(texts) + 1, np.int32)
     lengths[1:][valid] = sizes // 2 - 1
     offsets, validity = np.cumsum(lengths, dtype=np.int32), pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), len(texts), [validity, pa.py_buffer(offsets), pa.py_buffer(held)])
+    return pa.Array.from_buffers(pa.binary(), len(texts), [validity, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
 def _one_by_one(texts: pa.Array, kind: str) -> Typed:
-    """What cannot be kept is mostly one text many times: infinity, NaN."""
+    """Misfits are mostly one text many times: infinity, NaN."""
     encoded = texts.dictionary_encode()
-    different = encoded.dictionary
-    bad = _bad(different, kind)
-    wrong = {place: _why(different[place].as_py(), kind) for place in bad}
-    kept = np.ones(len(different), np.bool_)
-    kept[bad] = False
-    good = _cast(pc.if_else(pa.array(kept), different, pa.scalar(None, different.type)), kind)
-    places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(np.isin(places, bad))
-    return Typed(good.take(encoded.indices), {int(row): wrong[int(places[row])] for row in rows})
+    distinct = encoded.dictionary
+    misfits = _bad(distinct, kind)
+    reasons = {code: _why(distinct[code].as_py(), kind) for code in misfits}
+    castable = np.ones(len(distinct), np.bool_)
+    castable[misfits] = False
+    values = _cast(pc.if_else(pa.array(castable), distinct, pa.scalar(None, distinct.type)), kind)
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(np.isin(codes, misfits))
+    return Typed(values.take(encoded.indices), {int(row): reasons[int(codes[row])] for row in rows})
 
 
 def _bad(texts: pa.Array, kind: str) -> list[int]:

@@ -17,13 +17,13 @@ from headwater.pg.connection import Connection
 from headwater.pg.copy.binary import Numbers
 from headwater.sources.postgres.catalog import Commit, Layout
 from headwater.sources.postgres.wal import messages as wire
-from headwater.sources.postgres.wal.decoder import Decoder, RawRows, joined, taken
+from headwater.sources.postgres.wal.decoder import Decoder, RawRows, concat_rows, copy_rows
 from headwater.sources.postgres.wal.messages import read
-from headwater.sources.postgres.wal.segment import Part, Segment, segment_schema
+from headwater.sources.postgres.wal.segment import Segment, StoredBatch, segment_schema
 from headwater.sources.postgres.wal.transactions import (
     DEFAULT,
+    MessagePositions,
     Peek,
-    Placed,
     Transactions,
     Tuning,
     WalMessage,
@@ -35,7 +35,7 @@ __all__ = ["Segment", "TableRequest", "WalMessage", "WalRead", "read_wal"]
 
 @dataclass(frozen=True)
 class WalRead:
-    """What a peek brought. Transactions that were known before count, but for their rows and notes."""
+    """The result of a peek. Transactions that were known before count, without their rows and notes."""
 
     first: Commit | None
     last: Commit | None
@@ -59,18 +59,18 @@ def read_wal(
     stop: Callable[[WalMessage], bool],
     tuning: Tuning = DEFAULT,
 ) -> WalRead:
-    """Read until the peek ends, or behind the first new transaction with a note at which to `stop`.
+    """Read until the peek ends, or after the first new transaction with a note at which to `stop`.
 
-    `tables` by their oids: other tables' rows are only counted. `after` is the end of the last transaction that is known.
-    The connection is closed unless all was read. Memory does not grow with transactions, only with the largest row.
+    `tables` by their oids: other tables' rows only count. `after` is the end of the last known transaction. Closes the
+    connection unless it read everything. Memory does not grow with transactions, only with the largest row.
     """
     transactions = Transactions(after, peek.upto, stop)
     spool = Spool(folder, kinds, era, tuning)
     router = RowRouter(tables, spool)
     try:
-        with closing(read_slot(connection, peek, tuning)) as found:
-            for messages in found:
-                router.add(transactions.placed(messages))
+        with closing(read_slot(connection, peek, tuning)) as chunks:
+            for messages in chunks:
+                router.add(transactions.follow(messages))
                 spool.settle()
                 if transactions.ended:
                     break
@@ -93,60 +93,62 @@ def read_wal(
 
 
 class RowRouter:
-    """Hands every row to the writer of its table's current layout."""
+    """Passes every row to the writer of its table's current layout."""
 
     def __init__(self, tables: Mapping[int, TableRequest], spool: Spool) -> None:
         self._tables, self._spool = tables, spool
         self._layouts: dict[int, Layout] = {}
         self._writers: dict[int, SegmentWriter] = {}
 
-    def add(self, placed: Placed) -> None:
+    def add(self, positions: MessagePositions) -> None:
         begin = 0
-        for index in np.flatnonzero((placed.letters == wire.RELATION) | (placed.letters == wire.TRUNCATE)).tolist():
-            message = placed.message(index)
-            if placed.letters[index] == wire.TRUNCATE:
-                self._rows(placed, begin, index)
-                self._truncate(placed, index, wire.truncated(message))
+        for index in np.flatnonzero(
+            (positions.letters == wire.RELATION) | (positions.letters == wire.TRUNCATE)
+        ).tolist():
+            message = positions.message(index)
+            if positions.letters[index] == wire.TRUNCATE:
+                self._rows(positions, begin, index)
+                self._truncate(positions, index, wire.truncated_oids(message))
                 begin = index
             elif self._differs(layout := wire.layout(message)):
-                self._rows(placed, begin, index)
+                self._rows(positions, begin, index)
                 self._layouts[layout.oid] = layout
                 self._writers.pop(layout.oid, None)
                 begin = index
-        self._rows(placed, begin, len(placed.letters))
+        self._rows(positions, begin, len(positions.letters))
 
     def _differs(self, layout: Layout) -> bool:
-        """Whether rows of the table may have come before that have another one. The first layout cuts nothing."""
+        """True if earlier rows of the table may have another layout."""
         if layout.oid not in self._tables:
             return False
-        known = self._layouts.setdefault(layout.oid, layout)
-        return known != layout
+        previous = self._layouts.setdefault(layout.oid, layout)
+        return previous != layout
 
-    def _rows(self, placed: Placed, begin: int, until: int) -> None:
+    def _rows(self, positions: MessagePositions, begin: int, until: int) -> None:
         """The rows among these messages, to their writers."""
-        letters = placed.letters[begin:until]
-        found = begin + np.flatnonzero((letters == wire.INSERT) | (letters == wire.UPDATE) | (letters == wire.DELETE))
-        oids = read(placed.messages.data, placed.messages.starts[found] + 1, ">u4")
-        for oid, rows in _by_number(oids.astype(np.int64), found):
-            order = self._tables.get(oid)
-            if order is None:
+        letters = positions.letters[begin:until]
+        indices = begin + np.flatnonzero((letters == wire.INSERT) | (letters == wire.UPDATE) | (letters == wire.DELETE))
+        oids = read(positions.messages.data, positions.messages.starts[indices] + 1, ">u4")
+        for oid, rows in _by_number(oids.astype(np.int64), indices):
+            request = self._tables.get(oid)
+            if request is None:
                 continue
-            wanted = rows[placed.lsns[rows] >= order.lowest]
+            wanted = rows[positions.lsns[rows] >= request.lowest]
             if len(wanted):
-                self._writer(oid, order).add(taken(placed, wanted))
+                self._writer(oid, request).add(copy_rows(positions, wanted))
 
-    def _truncate(self, placed: Placed, index: int, oids: tuple[int, ...]) -> None:
-        numbers = (placed.lsns, placed.numbers, placed.times, placed.transactions)
+    def _truncate(self, positions: MessagePositions, index: int, oids: tuple[int, ...]) -> None:
+        numbers = (positions.lsns, positions.numbers, positions.times, positions.transactions)
         for oid in oids:
-            order = self._tables.get(oid)
-            if order is not None and placed.lsns[index] >= order.lowest:
-                self._writer(oid, order).truncate(*(int(each[index]) for each in numbers))
+            request = self._tables.get(oid)
+            if request is not None and positions.lsns[index] >= request.lowest:
+                self._writer(oid, request).truncate(*(int(array[index]) for array in numbers))
 
-    def _writer(self, oid: int, order: TableRequest) -> SegmentWriter:
+    def _writer(self, oid: int, request: TableRequest) -> SegmentWriter:
         if oid not in self._writers:
             if oid not in self._layouts:
-                raise RunError(f"{order.stream}: the WAL holds rows of the table before its columns")
-            self._writers[oid] = self._spool.writer(self._layouts[oid], order)
+                raise RunError(f"{request.stream}: the WAL holds rows of the table before its columns")
+            self._writers[oid] = self._spool.writer(self._layouts[oid], request)
         return self._writers[oid]
 
 
@@ -162,15 +164,15 @@ def _by_number(numbers: Numbers, items: Numbers) -> list[tuple[int, Numbers]]:
     return [(int(numbers[order[at]]), group) for at, group in zip([0, *edges.tolist()], groups, strict=True)]
 
 
-# Tables whose rows come in turn would make small batches if each chunk were decoded when it comes. So rows wait for others
-# of their layout; all that wait together is bounded, however many tables there are.
+# Tables whose rows alternate would make small batches if each chunk were decoded at once. So rows wait for others of their
+# layout; the total that waits is bounded, whatever the number of tables.
 
 Kinds = Callable[[Layout], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class TableRequest:
-    """A table whose changes are wanted: of transactions that committed at `since` or later and end behind `after`."""
+    """A table whose changes are wanted: of transactions that committed at `since` or later and end after `after`."""
 
     stream: str
     since: int
@@ -179,7 +181,7 @@ class TableRequest:
 
     @property
     def lowest(self) -> int:
-        """Marks are ends of commits: what committed before one ends there or earlier, and what did not ends later."""
+        """The first wanted LSN of a commit record. Marks are ends of commits, so records at or after a mark end later."""
         return max(self.since, self.after)
 
 
@@ -190,16 +192,16 @@ class Spool:
         self._folder, self._kinds, self._era, self._tuning = folder, kinds, era, tuning
         self._writers: dict[Layout, SegmentWriter] = {}
 
-    def writer(self, layout: Layout, order: TableRequest) -> SegmentWriter:
-        """The same for a layout that comes back."""
+    def writer(self, layout: Layout, request: TableRequest) -> SegmentWriter:
+        """The layout's writer, also when the layout returns."""
         if layout not in self._writers:
             path = self._folder / f"{len(self._writers):05}.arrows"
-            decoder = Decoder(order.stream, layout, tuple(self._kinds(layout)), order.key, self._era)
+            decoder = Decoder(request.stream, layout, tuple(self._kinds(layout)), request.key, self._era)
             self._writers[layout] = SegmentWriter(path, decoder)
         return self._writers[layout]
 
     def settle(self) -> None:
-        """Decode what has become enough, or too much. Asked after every chunk."""
+        """Decode layouts with enough rows, or all if too much waits. Called after every chunk."""
         for writer in self._writers.values():
             if writer.pending_bytes >= self._tuning.batch_bytes:
                 writer.flush()
@@ -214,12 +216,12 @@ class Spool:
 
 
 class SegmentWriter:
-    """Opens its file only to write a batch: there may be more tables than files that a process may hold open."""
+    """Opens its file only to write a batch: a process may hold fewer files open than there are tables."""
 
     def __init__(self, path: Path, decoder: Decoder) -> None:
         self._path, self._decoder = path, decoder
         self._raw: list[RawRows] = []
-        self._parts: list[Part] = []
+        self._batches: list[StoredBatch] = []
         self._first: int | None = None
         self._size = self._rejects = 0
         self._truncates = False
@@ -234,13 +236,13 @@ class SegmentWriter:
         self.flush()
         self._begin(lsn)
         self._truncates = True
-        self._write(self._decoder.truncated(lsn, number, time, transaction))
+        self._write(self._decoder.truncate(lsn, number, time, transaction))
 
     def flush(self) -> None:
         if not self._raw:
             return
-        raw, self._raw, self.pending_bytes = joined(self._raw), [], 0
-        batch, rejects = self._decoder.decoded(raw)
+        raw, self._raw, self.pending_bytes = concat_rows(self._raw), [], 0
+        batch, rejects = self._decoder.decode(raw)
         if batch.num_rows:
             self._write(batch)
         if rejects:
@@ -254,7 +256,7 @@ class SegmentWriter:
             decoder.kinds,
             str(self._path),
             self._first or 0,
-            tuple(self._parts),
+            tuple(self._batches),
             self._rejects,
             self._truncates,
         )
@@ -267,11 +269,12 @@ class SegmentWriter:
             self._size = schema.size
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        held = batch.serialize()  # not compressed: LZ4 takes three times as long to write, and a map reads for nothing
+        # Uncompressed: LZ4 takes three times as long to write, and a memory map reads for free.
+        message = batch.serialize()
         with self._path.open("ab") as file:
-            file.write(held)
-        self._parts.append(Part(self._size, batch.num_rows))
-        self._size += held.size
+            file.write(message)
+        self._batches.append(StoredBatch(self._size, batch.num_rows))
+        self._size += message.size
 
     def _write_rejects(self, rejects: Sequence[Reject]) -> None:
         self._rejects += len(rejects)

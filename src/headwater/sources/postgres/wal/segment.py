@@ -1,4 +1,4 @@
-"""Changes of one layout of a table, decoded, in a file of this machine: an Arrow IPC stream, and rejects beside it."""
+"""Decoded changes of one layout of a table in a local file: an Arrow IPC stream, and rejects beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headwater.sources.postgres.catalog import Layout, change_schema
 
 
 @dataclass(frozen=True)
-class Part:
+class StoredBatch:
     """One batch of the file."""
 
     offset: int
@@ -26,20 +26,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Segment:
-    """Can be sent to a worker on this machine. Its rows stand in the order of the WAL."""
+    """A file that workers on this machine read. Its rows are in the order of the WAL."""
 
     stream: str
     layout: Layout = field(repr=False)
     kinds: tuple[str, ...] = field(repr=False)  # of the layout's columns
     path: str
     first: int  # the LSN of the first transaction that it has rows of
-    parts: tuple[Part, ...] = field(repr=False, default=())
+    batches: tuple[StoredBatch, ...] = field(repr=False, default=())
     rejects: int = 0
-    truncates: bool = False  # among its rows is the truncate of the table
+    truncates: bool = False  # one of its rows is a truncate of the table
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+        return sum(batch.rows for batch in self.batches)
 
     @property
     def schema(self) -> pa.Schema:
@@ -55,7 +55,7 @@ def segment_schema(layout: Layout, kinds: Sequence[str]) -> pa.Schema:
     return change_schema(pa.field(column.name, arrow_type(kind)) for column, kind in columns)
 
 
-_BESIDE = len(CHANGE_COLUMNS) + 1  # columns behind the table's own
+_BESIDE = len(CHANGE_COLUMNS) + 1  # columns after the table's own
 _MISSING = CHANGE_COLUMNS.index(MISSING)
 
 
@@ -64,14 +64,14 @@ class SegmentSplit:
     """Some batches of a segment's file; one split of a segment also reads its rejects."""
 
     segment: Segment
-    parts: tuple[Part, ...] = field(repr=False)
+    batches: tuple[StoredBatch, ...] = field(repr=False)
     homes: tuple[tuple[str, str], ...] = field(repr=False)  # column of the segment → column of the schema
     schema: pa.Schema = field(repr=False)
     reads_rejects: bool = True
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+        return sum(batch.rows for batch in self.batches)
 
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
         for reject in self._rejects():
@@ -93,16 +93,16 @@ class SegmentSplit:
                 yield from (Reject.from_json(json.loads(line)) for line in lines)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        if not self.parts:
+        if not self.batches:
             return
-        held = self.segment.schema
+        schema = self.segment.schema
         with pa.memory_map(self.segment.path) as file:
-            for part in self.parts:
-                file.seek(part.offset)
-                yield self._conformed(pa.ipc.read_record_batch(pa.ipc.read_message(file), held))
+            for stored in self.batches:
+                file.seek(stored.offset)
+                yield self._conform(pa.ipc.read_record_batch(pa.ipc.read_message(file), schema))
 
-    def _conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """By place: a table may have columns of any name, also of those beside them."""
+    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch in the stream's schema, by position: a table may have columns of any name."""
         names = [column.name for column in self.segment.layout.columns]
         sources = {home: names.index(name) for name, home in self.homes}
         columns = []
@@ -110,28 +110,30 @@ class SegmentSplit:
             if target.name not in sources:
                 columns.append(pa.nulls(batch.num_rows, target.type))
                 continue
-            found = batch.column(sources[target.name])
-            columns.append(found if found.type == target.type else found.cast(target.type, safe=True))
+            column = batch.column(sources[target.name])
+            columns.append(column if column.type == target.type else column.cast(target.type, safe=True))
         beside = batch.columns[-_BESIDE:]
-        beside[_MISSING] = _renamed(beside[_MISSING], dict(self.homes))
+        beside[_MISSING] = _rename(beside[_MISSING], dict(self.homes))
         return pa.RecordBatch.from_arrays([*columns, *beside], schema=self.schema)
 
 
 def cut(segment: Segment, count: int, homes: Sequence[tuple[str, str]], schema: pa.Schema) -> tuple[SegmentSplit, ...]:
-    """At most so many splits, of about as many rows each; the first reads the rejects."""
-    count = max(1, min(count, len(segment.parts)))
-    rows = np.array([part.rows for part in segment.parts], np.int64)
-    turns = (np.cumsum(rows) - rows / 2) * count // max(segment.rows, 1)  # by the middle of each batch
-    edges = [int(np.searchsorted(turns, number)) for number in range(1, count)]
-    pairs = zip([0, *edges], [*edges, len(segment.parts)], strict=True)
-    parts = [segment.parts[begin:end] for begin, end in pairs]
-    kept = [part for part in parts if part] or [()]
-    return tuple(SegmentSplit(segment, part, tuple(homes), schema, place == 0) for place, part in enumerate(kept))
+    """At most so many splits with about equal rows; the first reads the rejects."""
+    count = max(1, min(count, len(segment.batches)))
+    rows = np.array([batches.rows for batches in segment.batches], np.int64)
+    numbers = (np.cumsum(rows) - rows / 2) * count // max(segment.rows, 1)  # by the middle of each batch
+    edges = [int(np.searchsorted(numbers, edge)) for edge in range(1, count)]
+    pairs = zip([0, *edges], [*edges, len(segment.batches)], strict=True)
+    groups = [segment.batches[begin:end] for begin, end in pairs]
+    filled = [batches for batches in groups if batches] or [()]
+    return tuple(
+        SegmentSplit(segment, batches, tuple(homes), schema, number == 0) for number, batches in enumerate(filled)
+    )
 
 
-def _renamed(lists: pa.Array, homes: dict[str, str]) -> pa.Array:
-    """Names of columns that are left out, as the schema has them; one that it has no column for is not left out."""
+def _rename(lists: pa.Array, homes: dict[str, str]) -> pa.Array:
+    """The names of unchanged columns as the schema has them, without those that it does not have."""
     if lists.null_count == len(lists) or all(name == home for name, home in homes.items()):
         return lists
-    made = [[homes[name] for name in names or () if name in homes] for names in lists.to_pylist()]
-    return pa.array([names or None for names in made], lists.type)
+    renamed = [[homes[name] for name in names or () if name in homes] for names in lists.to_pylist()]
+    return pa.array([names or None for names in renamed], lists.type)

@@ -26,7 +26,7 @@ class Tuning:
     """Bytes are of messages as the server sends them."""
 
     copy: CopyTuning = COPY
-    piece_bytes: int = 8 << 20  # worked on at once; a single message may be larger
+    piece_bytes: int = 8 << 20  # processed at once; a single message may be larger
     batch_bytes: int = 4 << 20  # decoded at once, per layout
     pending_bytes: int = 64 << 20  # not decoded yet, of all layouts together
     split_rows: int = 200_000  # with fewer a second task costs more than it saves
@@ -39,13 +39,13 @@ DEFAULT = Tuning()
 # settings. Then COPY brings the messages, a few megabytes at a time.
 
 _HEAD = 4  # of a row's one field: its length
-_MOST_CHANGES = 2**31 - 1
+_MAX_CHANGES = 2**31 - 1
 _FIRST_WITH_MESSAGES = 140_000
 
 
 @dataclass(frozen=True)
 class Peek:
-    """What is asked of a slot: transactions up to an LSN, or until there are so many changes.
+    """A request to a slot: transactions up to an LSN, or until there are so many changes.
 
     The server checks both only between two transactions.
     """
@@ -58,9 +58,9 @@ class Peek:
 
 @dataclass(frozen=True)
 class Messages:
-    """Some messages in their order, good until the next are asked for."""
+    """Some messages in their order, valid until the next are read."""
 
-    data: Numbers  # with PADDING bytes behind the last message
+    data: Numbers  # with PADDING bytes after the last message
     starts: Numbers
     ends: Numbers
 
@@ -72,7 +72,7 @@ class Messages:
 
 
 def read_slot(connection: Connection, peek: Peek, tuning: Tuning = DEFAULT) -> Generator[Messages, None, None]:
-    """The connection is idle again when all have been taken; before that it is good for nothing else."""
+    """The messages of a peek. The connection is idle again after the last of them."""
     try:
         connection.execute(session_sql({**SESSION, "statement_timeout": "0"}))
         connection.execute("SET client_encoding TO 'UTF8'")
@@ -86,8 +86,8 @@ def read_slot(connection: Connection, peek: Peek, tuning: Tuning = DEFAULT) -> G
 
 def _check_publication(connection: Connection, peek: Peek) -> None:
     """PostgreSQL 18 only warns of a missing publication, and returns nothing."""
-    asked = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
-    if not connection.execute(asked, [peek.publication]).fetchone():
+    query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
+    if not connection.execute(query, [peek.publication]).fetchone():
         raise SourceChanged(
             f"slot {peek.slot}: publication {peek.publication} does not exist",
             hint=f"changes since it was dropped cannot be read; {COPY_AGAIN}",
@@ -95,13 +95,13 @@ def _check_publication(connection: Connection, peek: Peek) -> None:
 
 
 def peek_sql(peek: Peek, server_version: int) -> str:
-    """One column: each message says by itself where it belongs."""
-    published = '"' + peek.publication.replace('"', '""') + '"'  # a list of names as SQL writes them, in a text
-    options = ["proto_version", "1", "publication_names", published]
+    """One column: each message names its transaction itself."""
+    publication = '"' + peek.publication.replace('"', '""') + '"'  # a list of names as SQL writes them, in a text
+    options = ["proto_version", "1", "publication_names", publication]
     if server_version >= _FIRST_WITH_MESSAGES:
         options += ["messages", "true"]
     upto = "NULL" if peek.upto is None else f"'{lsn_text(peek.upto)}'"
-    changes = "NULL" if peek.changes is None else str(min(peek.changes, _MOST_CHANGES))
+    changes = "NULL" if peek.changes is None else str(min(peek.changes, _MAX_CHANGES))
     texts = ", ".join(sql.Literal(option).as_string() for option in options)
     slot = sql.Literal(peek.slot).as_string()
     return f"SELECT data FROM pg_logical_slot_peek_binary_changes({slot}, {upto}, {changes}, {texts})"  # noqa: S608
@@ -112,7 +112,7 @@ def _messages(chunk: Chunk) -> Messages:
 
 
 def cut_pieces(chunk: Messages, piece_bytes: int) -> Iterator[Messages]:
-    """A chunk grows with its largest message; offsets of Arrow have 32 bits, and memory is to stay flat."""
+    """Cut a chunk, which grows with its largest message: Arrow's offsets have 32 bits, and memory stays flat."""
     begin = 0
     while begin < len(chunk):
         base = int(chunk.starts[begin])
@@ -122,8 +122,8 @@ def cut_pieces(chunk: Messages, piece_bytes: int) -> Iterator[Messages]:
         begin = until
 
 
-# Messages come in chunks, and a transaction may reach over many of them. Only its commit message, behind
-# all of its rows, says where its commit record ends.
+# Messages come in chunks, and a transaction may span many of them. Only its commit message, after all of its rows, says
+# where its commit record ends.
 
 _ROWS = np.zeros(256, np.bool_)
 _ROWS[[wire.INSERT, wire.UPDATE, wire.DELETE, wire.TRUNCATE]] = True
@@ -139,10 +139,10 @@ class WalMessage:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Messages, and of each its transaction and its number there.
+class MessagePositions:
+    """Messages, and for each its transaction and its number there.
 
-    Rows of every table count, wanted or not: another read, for other tables, must find the same numbers.
+    Rows of every table count, wanted or not: a read for other tables must assign the same numbers.
     """
 
     messages: Messages
@@ -155,14 +155,14 @@ class Placed:
     def message(self, index: int) -> bytes:
         return self.messages.data[self.messages.starts[index] : self.messages.ends[index]].tobytes()
 
-    def first(self, count: int) -> Placed:
+    def first(self, count: int) -> MessagePositions:
         arrays = (self.letters, self.lsns, self.times, self.transactions, self.numbers)
-        return Placed(self.messages.first(count), *(each[:count] for each in arrays))
+        return MessagePositions(self.messages.first(count), *(array[:count] for array in arrays))
 
 
 @dataclass
 class _Open:
-    """The transaction that has begun last, and whether its commit is still to come."""
+    """The last transaction that began, and whether its commit is still to come."""
 
     lsn: int = 0
     time: int = 0
@@ -173,7 +173,7 @@ class _Open:
 
 
 class Transactions:
-    """Follows the messages of one peek; `after` is where the last transaction ends that is known already."""
+    """Follows the messages of one peek; `after` is the end of the last known transaction."""
 
     def __init__(self, after: int, upto: int | None, stop: Callable[[WalMessage], bool]) -> None:
         self._after, self._upto, self._stop = after, upto, stop
@@ -185,77 +185,77 @@ class Transactions:
         self.count = 0
         self.messages = 0
         self.notes: list[WalMessage] = []
-        self.ended = False  # nothing more is wanted
+        self.ended = False  # the rest is not wanted
 
-    def placed(self, messages: Messages) -> Placed:
-        """The messages that are wanted, with their places."""
-        placed = self._placed(messages)
-        placed = placed.first(self._before_upto(placed))
-        commits = _commits(placed)
-        self._check(placed, commits)
-        wanted = self._noted(placed, commits)
-        placed, commits = placed.first(wanted), commits.before(wanted)
+    def follow(self, messages: Messages) -> MessagePositions:
+        """The wanted messages with their positions."""
+        positions = self._positions(messages)
+        positions = positions.first(self._before_upto(positions))
+        commits = _commits(positions)
+        self._check(positions, commits)
+        wanted = self._collect_notes(positions, commits)
+        positions, commits = positions.first(wanted), commits.before(wanted)
         self._count(commits)
         if wanted:
-            self._go_on(placed, commits)
-        return placed
+            self._remember_open(positions, commits)
+        return positions
 
     def finish(self) -> None:
         """A peek brings whole transactions."""
         if self._open.is_open:
             raise RunError(f"the WAL broke off inside the transaction at {lsn_text(self._open.lsn)}")
 
-    def _placed(self, messages: Messages) -> Placed:
+    def _positions(self, messages: Messages) -> MessagePositions:
         letters = wire.letters(messages.data, messages.starts)
         begins = letters == wire.BEGIN
         heads = wire.read(messages.data, messages.starts[begins], wire.BEGINS)
-        turns = np.cumsum(begins)  # 0: of the transaction that began before
-        counted = np.cumsum(_ROWS[letters])
-        before = np.concatenate([[-self._open.rows], counted[begins]])
-        return Placed(
+        transaction_numbers = np.cumsum(begins)  # 0: of the transaction that began before
+        row_counts = np.cumsum(_ROWS[letters])
+        before = np.concatenate([[-self._open.rows], row_counts[begins]])
+        return MessagePositions(
             messages,
             letters,
-            _filled(self._open.lsn, heads["lsn"])[turns],
-            _filled(self._open.time, heads["time"].astype(np.int64) + wire.EPOCH)[turns],
-            _filled(self._open.transaction, heads["transaction"])[turns],
-            counted - before[turns],
+            _prepend(self._open.lsn, heads["lsn"])[transaction_numbers],
+            _prepend(self._open.time, heads["time"].astype(np.int64) + wire.EPOCH)[transaction_numbers],
+            _prepend(self._open.transaction, heads["transaction"])[transaction_numbers],
+            row_counts - before[transaction_numbers],
         )
 
-    def _before_upto(self, placed: Placed) -> int:
-        """How many messages are of transactions before what was asked for: the server may send one that is not."""
+    def _before_upto(self, positions: MessagePositions) -> int:
+        """The number of messages of transactions before `upto`: the server may send one more transaction."""
         if self._upto is None:
-            return len(placed.letters)
-        beyond = np.flatnonzero((placed.letters == wire.BEGIN) & (placed.lsns >= self._upto))
+            return len(positions.letters)
+        beyond = np.flatnonzero((positions.letters == wire.BEGIN) & (positions.lsns >= self._upto))
         if not len(beyond):
-            return len(placed.letters)
+            return len(positions.letters)
         self.ended = True
         return int(beyond[0])
 
-    def _noted(self, placed: Placed, commits: _Commits) -> int:
-        """Note what is said to us; how many messages are wanted."""
-        found = np.flatnonzero(placed.letters == wire.MESSAGE)
-        if len(found):
-            found = found[wire.ours(placed.messages.data, placed.messages.starts[found])]
-        found = found[placed.lsns[found] >= self._after]  # marks are ends of commits: this one ends later
+    def _collect_notes(self, positions: MessagePositions, commits: _Commits) -> int:
+        """Collect our notes; return the number of wanted messages."""
+        indices = np.flatnonzero(positions.letters == wire.MESSAGE)
+        if len(indices):
+            indices = indices[wire.ours(positions.messages.data, positions.messages.starts[indices])]
+        indices = indices[positions.lsns[indices] >= self._after]  # marks are ends of commits: this one ends later
         pending = [(-1, note) for note in self._open.notes]
-        pending += [(index, wire.note(placed.message(index))) for index in found.tolist()]
+        pending += [(index, wire.note(positions.message(index))) for index in indices.tolist()]
         self._open.notes = []
-        asked = -1  # the commit behind which nothing is wanted
+        stop = -1  # the last commit that is wanted
         for index, note in pending:
-            place = int(np.searchsorted(commits.indices, index))
-            if 0 <= asked < place:
+            number = int(np.searchsorted(commits.indices, index))
+            if 0 <= stop < number:
                 break
-            if place == len(commits.indices):
+            if number == len(commits.indices):
                 self._open.notes.append(note)
                 continue
-            message = WalMessage(commits.at(place), *note)
+            message = WalMessage(commits.at(number), *note)
             self.notes.append(message)
             if self._stop(message):
-                asked = place
-        if asked < 0:
-            return len(placed.letters)
+                stop = number
+        if stop < 0:
+            return len(positions.letters)
         self.ended, self._open.notes = True, []
-        return int(commits.indices[asked]) + 1
+        return int(commits.indices[stop]) + 1
 
     def _count(self, commits: _Commits) -> None:
         if not len(commits.indices):
@@ -269,18 +269,18 @@ class Transactions:
         if known < len(commits.indices):
             self.first_new = self.first_new or commits.at(known)
 
-    def _go_on(self, placed: Placed, commits: _Commits) -> None:
+    def _remember_open(self, positions: MessagePositions, commits: _Commits) -> None:
         """Remember the transaction that the next messages may belong to."""
-        self.messages += len(placed.letters)
-        begun = int((placed.letters == wire.BEGIN).sum()) + self._open.is_open
+        self.messages += len(positions.letters)
+        begun = int((positions.letters == wire.BEGIN).sum()) + self._open.is_open
         lsn, time, transaction, rows = (
-            int(each[-1]) for each in (placed.lsns, placed.times, placed.transactions, placed.numbers)
+            int(array[-1]) for array in (positions.lsns, positions.times, positions.transactions, positions.numbers)
         )
         self._open = _Open(lsn, time, transaction, rows, begun > len(commits.indices), self._open.notes)
 
-    def _check(self, placed: Placed, commits: _Commits) -> None:
+    def _check(self, positions: MessagePositions, commits: _Commits) -> None:
         """Every transaction ends before the next begins, with the commit that it was begun with."""
-        edges = placed.letters[(placed.letters == wire.BEGIN) | (placed.letters == wire.COMMIT)]
+        edges = positions.letters[(positions.letters == wire.BEGIN) | (positions.letters == wire.COMMIT)]
         expected = np.array([wire.BEGIN, wire.COMMIT], np.uint8)
         if self._open.is_open:
             expected = expected[::-1]
@@ -296,32 +296,32 @@ class _Commits:
     indices: Numbers
     lsns: Numbers
     ends: Numbers
-    begun: Numbers  # the place of the commit as its begin message has it
+    begun: Numbers  # the LSN of the commit in the begin message
     transactions: Numbers
     times: Numbers
 
-    def at(self, place: int) -> Commit:
-        numbers = (self.lsns, self.ends, self.transactions, self.times)
-        return Commit(*(int(each[place]) for each in numbers))
+    def at(self, number: int) -> Commit:
+        arrays = (self.lsns, self.ends, self.transactions, self.times)
+        return Commit(*(int(array[number]) for array in arrays))
 
     def before(self, index: int) -> _Commits:
         count = int(np.searchsorted(self.indices, index))
         arrays = (self.indices, self.lsns, self.ends, self.begun, self.transactions, self.times)
-        return _Commits(*(each[:count] for each in arrays))
+        return _Commits(*(array[:count] for array in arrays))
 
 
-def _commits(placed: Placed) -> _Commits:
-    indices = np.flatnonzero(placed.letters == wire.COMMIT)
-    found = wire.read(placed.messages.data, placed.messages.starts[indices], wire.COMMITS)
+def _commits(positions: MessagePositions) -> _Commits:
+    indices = np.flatnonzero(positions.letters == wire.COMMIT)
+    fields = wire.read(positions.messages.data, positions.messages.starts[indices], wire.COMMITS)
     return _Commits(
         indices,
-        found["lsn"].astype(np.int64),
-        found["end"].astype(np.int64),
-        placed.lsns[indices],
-        placed.transactions[indices],
-        placed.times[indices],
+        fields["lsn"].astype(np.int64),
+        fields["end"].astype(np.int64),
+        positions.lsns[indices],
+        positions.transactions[indices],
+        positions.times[indices],
     )
 
 
-def _filled(before: int, numbers: Numbers) -> Numbers:
+def _prepend(before: int, numbers: Numbers) -> Numbers:
     return np.concatenate([[before], numbers]).astype(np.int64)

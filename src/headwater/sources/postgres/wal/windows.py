@@ -63,30 +63,30 @@ class WalWindows:
         """
         size = self._settings.window
         upto = _before(start.lsn + size, flushed)
-        found = self._read(start, start.streams, upto)
-        self._check_history(start, found)
-        while upto is not None and not _brings(found, start):
+        wal = self._read(start, start.streams, upto)
+        self._check_history(start, wal)
+        while upto is not None and not _brings(wal, start):
             size *= 2  # transactions come whole: one that commits far behind is waited for
             upto = _before(start.lsn + size, flushed)
-            found = self._read(start, start.streams, upto)
-        place = _cut_before(found, start)
-        if not _brings(found, start) or (place is None and _is_not_worth_it(found, start)):
+            wal = self._read(start, start.streams, upto)
+        cut_lsn = _cut_before(wal, start)
+        if not _brings(wal, start) or (cut_lsn is None and _is_negligible(wal, start)):
             return None
-        if place is not None:
-            found = self._read(start, start.streams, place)
-            window = self._of_one_key(start, tables, found, place, more=True)
-            return replace(window, end=replace(window.end, cut=place)) if window.end.lsn == place else window
-        labelled = any(isinstance(_note(note), Label) for note in found.notes)  # it was read no further than that
-        return self._of_one_key(start, tables, found, None, more=upto is not None or labelled)
+        if cut_lsn is not None:
+            wal = self._read(start, start.streams, cut_lsn)
+            window = self._of_one_key(start, tables, wal, cut_lsn, more=True)
+            return replace(window, end=replace(window.end, cut=cut_lsn)) if window.end.lsn == cut_lsn else window
+        labelled = any(isinstance(_note(note), Label) for note in wal.notes)  # it was read no further than that
+        return self._of_one_key(start, tables, wal, None, more=upto is not None or labelled)
 
-    def _check_history(self, start: LsnMark, found: WalRead) -> None:
+    def _check_history(self, start: LsnMark, wal: WalRead) -> None:
         """A slot that fell back shows the mark's own transaction again; another one there means another history (G9)."""
-        known = found.last_known
-        if start.commit is None or known is None or known.lsn < start.commit.lsn:
+        last = wal.last_known
+        if start.commit is None or last is None or last.lsn < start.commit.lsn:
             return
-        if LastCommit(known.lsn, known.transaction, known.time) != start.commit:
+        if LastCommit(last.lsn, last.transaction, last.time) != start.commit:
             raise SourceChanged(
-                f"slot {self._settings.slot} holds transaction {known.transaction} at {lsn_text(known.lsn)}, and the mark saw "
+                f"slot {self._settings.slot} holds transaction {last.transaction} at {lsn_text(last.lsn)}, and the mark saw "
                 f"{start.commit.transaction} at {lsn_text(start.commit.lsn)}: the server was restored, or failed over to another "
                 "history",
                 hint=COPY_AGAIN,
@@ -94,16 +94,16 @@ class WalWindows:
 
     def again(self, start: LsnMark, end: LsnMark) -> WalWindow:
         """A window that was planned before, perhaps by another process. Raises SourceChanged where the WAL is another."""
-        keyed = _with_keys(start.streams, {stream: table.key for stream, table in end.streams.items()})
-        found = self._read(start, keyed, end.lsn)
-        last = _seen(found)
+        tables = _with_keys(start.streams, {stream: table.key for stream, table in end.streams.items()})
+        wal = self._read(start, tables, end.lsn)
+        last = _last_commit(wal)
         if end.commit not in (None, start.commit, last):
             raise SourceChanged(
                 f"slot {self._settings.slot}: the unfinished window ends with the transaction at "
                 f"{lsn_text(end.commit.lsn)}, and the WAL there is another one now",
                 hint=COPY_AGAIN,
             )
-        return WalWindow(end, _of_these_keys(found, keyed))
+        return WalWindow(end, _of_these_keys(wal, tables))
 
     def rows(self, window: WalWindow) -> Sequence[Rows]:
         """One per stream that has any."""
@@ -112,7 +112,7 @@ class WalWindows:
             if segment.rows or segment.rejects:
                 streams.setdefault(segment.stream, []).append(segment)
         tables = window.end.streams
-        return [self._stream_rows(stream, tables[stream], found) for stream, found in sorted(streams.items())]
+        return [self._stream_rows(stream, tables[stream], segments) for stream, segments in sorted(streams.items())]
 
     def _stream_rows(self, stream: str, table: TableState, segments: Sequence[Segment]) -> Rows:
         schema = stream_schema(table)
@@ -132,37 +132,37 @@ class WalWindows:
         return Rows(stream, schema, table.key, splits=tuple(splits), changes=changes)
 
     def _of_one_key(
-        self, start: LsnMark, tables: Tables, found: WalRead, place: int | None, *, more: bool
+        self, start: LsnMark, tables: Tables, wal: WalRead, cut_lsn: int | None, *, more: bool
     ) -> WalWindow:
         """A window has one key per stream: where a table's key changes, another window begins."""
-        changed = next((one for one in found.segments if not _has_key(one, start.streams)), None)
+        changed = next((segment for segment in wal.segments if not _has_key(segment, start.streams)), None)
         if changed is None:
-            return WalWindow(self._end(start, tables, found, place), found.segments, more)
-        if found.first_new is not None and found.first_new.lsn < changed.first:
+            return WalWindow(self._end(start, tables, wal, cut_lsn), wal.segments, more)
+        if wal.first_new is not None and wal.first_new.lsn < changed.first:
             before = self._read(start, start.streams, changed.first)
             return WalWindow(self._end(start, tables, before, changed.first), before.segments, more=True)
         key = _identity(changed.layout)
-        keyed = _with_keys(start.streams, {changed.stream: key})
-        found = self._read(start, keyed, found.last.end if found.last else None)
+        keyed_tables = _with_keys(start.streams, {changed.stream: key})
+        wal = self._read(start, keyed_tables, wal.last.end if wal.last else None)
         stale = replace(
             tables[changed.stream], key_positions=positions(key), stale=f"its key is now ({', '.join(key)})"
         )
         # Changes by the former key in the same transaction have no place here: the copy that follows holds what they did.
-        found = replace(found, segments=_of_these_keys(found, keyed))
-        end = self._end(start, {**tables, changed.stream: stale}, found, place)
-        return WalWindow(end, found.segments, more=True, warnings=(f"{changed.stream}: {stale.stale}",))
+        wal = replace(wal, segments=_of_these_keys(wal, keyed_tables))
+        end = self._end(start, {**tables, changed.stream: stale}, wal, cut_lsn)
+        return WalWindow(end, wal.segments, more=True, warnings=(f"{changed.stream}: {stale.stale}",))
 
-    def _end(self, start: LsnMark, tables: Tables, found: WalRead, place: int | None) -> LsnMark:
-        """The mark behind what was read; with a `place` everything before it has been."""
+    def _end(self, start: LsnMark, tables: Tables, wal: WalRead, cut_lsn: int | None) -> LsnMark:
+        """The mark behind what was read; with a `cut_lsn` everything before it has been."""
         seen = {stream: replace(table, landed=None) for stream, table in tables.items()}
         refuses = self._settings.type_changes == "refuse"
-        for segment in found.segments:
-            known = seen[segment.stream]
-            seen[segment.stream] = learned(known, segment.stream, segment.layout, segment.kinds, refuses=refuses)
-        last = _seen(found)
+        for segment in wal.segments:
+            table = seen[segment.stream]
+            seen[segment.stream] = learned(table, segment.stream, segment.layout, segment.kinds, refuses=refuses)
+        last = _last_commit(wal)
         new = last is not None and last.lsn >= start.lsn
-        lsn = max(start.lsn, found.last.end if found.last and new else 0, place or 0)
-        labels = tuple(note.text for note in map(_note, found.notes) if isinstance(note, Label))
+        lsn = max(start.lsn, wal.last.end if wal.last and new else 0, cut_lsn or 0)
+        labels = tuple(note.text for note in map(_note, wal.notes) if isinstance(note, Label))
         return replace(
             start,
             lsn=lsn,
@@ -175,7 +175,7 @@ class WalWindows:
     def _read(self, start: LsnMark, tables: Tables, upto: int | None) -> WalRead:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
-        orders = {
+        requests = {
             table.oid: TableRequest(
                 stream, table.copied, start.lsn if table.landed is None else table.landed, table.key
             )
@@ -189,7 +189,7 @@ class WalWindows:
             return read_wal(
                 connection,
                 peek,
-                orders,
+                requests,
                 self._kinds_of(tables),
                 self._folder,
                 after=start.lsn,
@@ -209,31 +209,31 @@ def _before(lsn: int, end: int) -> int | None:
     return lsn if lsn < end else None
 
 
-def _brings(found: WalRead, start: LsnMark) -> bool:
+def _brings(wal: WalRead, start: LsnMark) -> bool:
     behind = any(table.landed is not None for table in start.streams.values())
-    return behind or found.first_new is not None
+    return behind or wal.first_new is not None
 
 
-def _is_not_worth_it(found: WalRead, start: LsnMark) -> bool:
+def _is_negligible(wal: WalRead, start: LsnMark) -> bool:
     """Transactions without a row or a word for us, which move the slot by less than a WAL segment."""
     behind = any(table.landed is not None for table in start.streams.values())
-    said = any(isinstance(_note(note), Label) for note in found.notes)
-    brings = behind or said or any(segment.rows or segment.rejects for segment in found.segments)
-    return not brings and found.last is not None and found.last.end - start.lsn < _SEGMENT_BYTES
+    has_label = any(isinstance(_note(note), Label) for note in wal.notes)
+    brings = behind or has_label or any(segment.rows or segment.rejects for segment in wal.segments)
+    return not brings and wal.last is not None and wal.last.end - start.lsn < _SEGMENT_BYTES
 
 
-def _seen(found: WalRead) -> LastCommit | None:
-    return LastCommit(found.last.lsn, found.last.transaction, found.last.time) if found.last else None
+def _last_commit(wal: WalRead) -> LastCommit | None:
+    return LastCommit(wal.last.lsn, wal.last.transaction, wal.last.time) if wal.last else None
 
 
 def _note(message: WalMessage) -> Label | Cut | object:
     return parse_note(message.prefix, message.content)
 
 
-def _cut_before(found: WalRead, start: LsnMark) -> int | None:
+def _cut_before(wal: WalRead, start: LsnMark) -> int | None:
     """The first LSN at which a verification asked for a window's end, and which was read past."""
-    asked = [note.lsn for note in map(_note, found.notes) if isinstance(note, Cut)]
-    return min((lsn for lsn in asked if start.lsn < lsn), default=None)
+    lsns = [note.lsn for note in map(_note, wal.notes) if isinstance(note, Cut)]
+    return min((lsn for lsn in lsns if start.lsn < lsn), default=None)
 
 
 def _has_key(segment: Segment, tables: Tables) -> bool:
@@ -246,8 +246,8 @@ def _identity(layout: Layout) -> tuple[str, ...]:
     return tuple(column.name for column in layout.columns if column.in_identity)
 
 
-def _of_these_keys(found: WalRead, tables: Tables) -> tuple[Segment, ...]:
-    return tuple(segment for segment in found.segments if _has_key(segment, tables))
+def _of_these_keys(wal: WalRead, tables: Tables) -> tuple[Segment, ...]:
+    return tuple(segment for segment in wal.segments if _has_key(segment, tables))
 
 
 def _with_keys(tables: Tables, keys: Mapping[str, tuple[str, ...]]) -> Tables:

@@ -16,7 +16,7 @@ from headwater.pg.names import did_you_mean, is_pattern, match_names, split_name
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Limits, Relation, Subject, split_count
 from headwater.sources.sql.jdbc.session import JdbcSession, TableName
-from headwater.sources.sql.jdbc.types import Described, column_of, cursor_of
+from headwater.sources.sql.jdbc.types import ResultColumn, column_of, cursor_of
 from headwater.sources.sql.jdbc.vendors import Vendor, jdbc_address
 from headwater.sources.sql.statements import describe
 from headwater.sources.sql.windows.late_rows import Choice, choice_of_setting
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from headwater.sources.sql.dialects import Condition
 
-# Planning asks through one connection in the driver's JVM and starts no Spark job, but the JVM itself has to be
-# there: an idle `run --once` takes the seconds that its start takes. Spark's JDBC reader reads the window.
+# A plan uses one connection in the driver's JVM and starts no Spark job, but it needs the JVM: an idle `run --once` takes
+# the seconds of its start. Spark's JDBC reader reads the window.
 #
-# What to know before trusting it with a table:
+# Caveats:
 #
-# - Late rows. Windows are planned by digests (`windows/by_digest.py`): rows that share the mark's value are found, rows
+# - Late rows. Windows are planned by digests (`windows/by_value.py`): rows that share the mark's value are found, rows
 #   that commit late below it only with `late: {lookback: …}`; the plan says so. These databases have concurrent writers.
 # - One view. Planning reads in one REPEATABLE READ (MySQL, MariaDB), SNAPSHOT (SQL Server, where the database
 #   allows it), or READ ONLY transaction (Oracle); executors open their own. A row that changes between the two
@@ -55,18 +55,18 @@ class JdbcDatabase:
 
     @property
     def address(self) -> str:
-        return self._session.address.shown
+        return self._session.address.text
 
     @property
     def shares_views(self) -> bool:
         return False
 
-    def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:  # noqa: ARG002 - there is no cheap way to know
+    def is_unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:  # noqa: ARG002 - there is no cheap way to know
         self._session.ping()
         return False
 
-    def remember_no_news(self, marks: Mapping[str, ColumnMark]) -> None:
-        """Nothing is remembered: every poll asks the tables."""
+    def remember_unchanged(self, marks: Mapping[str, ColumnMark]) -> None:
+        """Every poll queries the tables."""
 
     def relations(self) -> list[Relation]:
         return relations_of(self._session, self._settings)
@@ -75,12 +75,12 @@ class JdbcDatabase:
         self._session.begin_view()
         return JdbcView(self._session)
 
-    def view_again(self, ends: Mapping[str, ColumnMark]) -> JdbcView:  # noqa: ARG002 - no identity to compare
+    def reopen_view(self, ends: Mapping[str, ColumnMark]) -> JdbcView:  # noqa: ARG002 - no identity to compare
         self._session.begin_view()
         return JdbcView(self._session)
 
-    def plan_done(self) -> None:
-        """Where there is one writer at a time, a read transaction would block its commit."""
+    def finish_plan(self) -> None:
+        """With one writer at a time, a read transaction blocks its commit."""
         if self._session.address.vendor.one_writer:
             self._session.end_view()
 
@@ -113,7 +113,7 @@ class JdbcView:
     def ranges(
         self, relation: Relation, conditions: Sequence[Condition], rows: int | None, limits: Limits
     ) -> list[tuple[list[Condition], int | None]]:
-        """By values of the cursor with as many rows between them; an index on the cursor serves the search."""
+        """By cursor values that divide the rows evenly; an index on the cursor serves the search."""
         count = split_count(rows, limits)
         if count == 1 or rows is None:
             return [([], rows)]
@@ -138,8 +138,8 @@ def relations_of(session: JdbcSession, settings: SqlSourceSettings) -> list[Rela
     streams: dict[str, TableName] = {}
     for written in settings.tables or []:
         if is_pattern(written):
-            found = _matching(session, written)
-            streams |= {f"{table.schema}.{table.name}": table for table in found if table not in streams.values()}
+            matches = _match_tables(session, written)
+            streams |= {f"{table.schema}.{table.name}": table for table in matches if table not in streams.values()}
         else:
             streams[written] = _table(session, written)
     return [_table_relation(session, settings, stream, table) for stream, table in sorted(streams.items())]
@@ -147,32 +147,33 @@ def relations_of(session: JdbcSession, settings: SqlSourceSettings) -> list[Rela
 
 def _table(session: JdbcSession, written: str) -> TableName:
     """The table of that exact name, or else the only one that differs in case alone."""
-    parts = split_name(written)
-    schema = parts[0] if len(parts) > 1 else session.default_schema
-    exact = session.tables(schema, parts[-1])
-    exact = [table for table in exact if table.name == parts[-1] and (not schema or table.schema in ("", schema))]
+    identifiers = split_name(written)
+    schema = identifiers[0] if len(identifiers) > 1 else session.default_schema
+    exact = session.tables(schema, identifiers[-1])
+    exact = [table for table in exact if table.name == identifiers[-1] and (not schema or table.schema in ("", schema))]
     if exact:
         return exact[0]
-    known = session.tables(None if len(parts) > 1 else schema, None)
+    tables = session.tables(None if len(identifiers) > 1 else schema, None)
     folded = [
         table
-        for table in known
-        if table.name.lower() == parts[-1].lower() and (len(parts) == 1 or table.schema.lower() == schema.lower())
+        for table in tables
+        if table.name.lower() == identifiers[-1].lower()
+        and (len(identifiers) == 1 or table.schema.lower() == schema.lower())
     ]
     if len(folded) == 1:
         return folded[0]
-    names = [f"{table.schema}.{table.name}" if table.schema else table.name for table in known]
-    raise UnknownName(f"{session.address.shown}: table {written} does not exist", hint=did_you_mean(written, names))
+    names = [f"{table.schema}.{table.name}" if table.schema else table.name for table in tables]
+    raise UnknownName(f"{session.address.text}: table {written} does not exist", hint=did_you_mean(written, names))
 
 
-def _matching(session: JdbcSession, pattern: str) -> list[TableName]:
+def _match_tables(session: JdbcSession, pattern: str) -> list[TableName]:
     default = session.default_schema
-    known = {(table.schema, table.name): table for table in session.tables(None, None)}
-    found = match_names(pattern, known, default)
-    if not found:
-        schemas = sorted({f"{schema}.*" for schema, _ in known})
-        raise UnknownName(f"{session.address.shown}: no table matches {pattern!r}", hint=did_you_mean(pattern, schemas))
-    return [known[name] for name in found]
+    tables = {(table.schema, table.name): table for table in session.tables(None, None)}
+    names = match_names(pattern, tables, default)
+    if not names:
+        schemas = sorted({f"{schema}.*" for schema, _ in tables})
+        raise UnknownName(f"{session.address.text}: no table matches {pattern!r}", hint=did_you_mean(pattern, schemas))
+    return [tables[name] for name in names]
 
 
 def _table_relation(session: JdbcSession, settings: SqlSourceSettings, stream: str, table: TableName) -> Relation:
@@ -181,41 +182,39 @@ def _table_relation(session: JdbcSession, settings: SqlSourceSettings, stream: s
 
 
 def _subject(session: JdbcSession, settings: SqlSourceSettings, name: tuple[str, ...] = (), query: str = "") -> Subject:
-    own = query.strip().rstrip(";")
-    return Subject(
-        session.address.vendor.dialect, settings.cursor, CursorType.INTEGER, name, own, where=settings.where or ""
-    )
+    dialect, where = session.address.vendor.dialect, settings.where or ""
+    return Subject(dialect, settings.cursor, CursorType.INTEGER, name, query.strip().rstrip(";"), where)
 
 
 def _relation(
     session: JdbcSession, settings: SqlSourceSettings, stream: str, subject: Subject, table: TableName | None
 ) -> Relation:
     vendor, dialect = session.address.vendor, subject.dialect
-    columns_described = session.describe(describe(subject))
-    names = _ColumnNames(stream, {column.name: column for column in columns_described})
+    result_columns = session.describe(describe(subject))
+    names = _ColumnNames(stream, {column.name: column for column in result_columns})
     cursor = names.resolve(settings.cursor)
     as_text = {names.resolve(name) for name in settings.as_text}
     key = tuple(names.resolve(name) for name in settings.key or ())
-    wanted = (
-        {names.resolve(name) for name in settings.columns} | {cursor, *key} if settings.columns else set(names.known)
+    selected = (
+        {names.resolve(name) for name in settings.columns} | {cursor, *key} if settings.columns else set(names.columns)
     )
     # Only tables are trusted: an outer join makes NULLs in columns that a driver calls NOT NULL.
     is_table = table is not None and "VIEW" not in table.type.upper()
     columns = tuple(
         column_of(dialect, column if is_table else replace(column, nullable=True), stream, text=column.name in as_text)
-        for column in columns_described
-        if column.name in wanted
+        for column in result_columns
+        if column.name in selected
     )
-    described = names.known[cursor]
+    cursor_column = names.columns[cursor]
     choice = _choose_late(settings, stream, vendor)
     return Relation(
         stream=stream,
         subject=replace(
             subject,
             cursor=cursor,
-            cursor_type=cursor_of(dialect, described, stream),
-            padded=dialect == "postgres" and described.word == "BPCHAR",
-            declared=described.word,
+            cursor_type=cursor_of(dialect, cursor_column, stream),
+            padded=dialect == "postgres" and cursor_column.word == "BPCHAR",
+            declared=cursor_column.word,
         ),
         columns=columns,
         key=key or (session.primary_key(table) if table is not None else ()),
@@ -231,15 +230,15 @@ class _ColumnNames:
     """The columns of a stream, by their exact name, or by the only one that differs in case alone."""
 
     stream: str
-    known: dict[str, Described]
+    columns: dict[str, ResultColumn]
 
     def resolve(self, written: str) -> str:
-        if written in self.known:
+        if written in self.columns:
             return written
-        folded = [name for name in self.known if name.lower() == written.lower()]
+        folded = [name for name in self.columns if name.lower() == written.lower()]
         if len(folded) == 1:
             return folded[0]
-        raise UnknownName(f"{self.stream} has no column {written}", hint=did_you_mean(written, list(self.known)))
+        raise UnknownName(f"{self.stream} has no column {written}", hint=did_you_mean(written, list(self.columns)))
 
 
 def _choose_late(settings: SqlSourceSettings, stream: str, vendor: Vendor) -> Choice:
@@ -251,11 +250,11 @@ def _choose_late(settings: SqlSourceSettings, stream: str, vendor: Vendor) -> Ch
     if choice := choice_of_setting(settings.late):
         return choice
     if vendor.one_writer:
-        serial = f"late rows: those that share the mark's value; {vendor.name}'s writers commit one after the other"
-        return Choice("digest", serial)
-    better = ", or a postgresql:// address, which finds all of them" if vendor.dialect == "postgres" else ""
+        why = f"late rows: those that share the mark's value; {vendor.name}'s writers commit one after the other"
+        return Choice("digest", why)
+    alternative = ", or a postgresql:// address, which finds all of them" if vendor.dialect == "postgres" else ""
     warning = (
-        f"{stream}: rows that commit late below the mark are only found with late: {{lookback: …}}{better}; "
+        f"{stream}: rows that commit late below the mark are only found with late: {{lookback: …}}{alternative}; "
         f"{vendor.name} has concurrent writers, and its driver shows no transaction ids"
     )
     return Choice("digest", "late rows: only those that share the mark's value", warnings=(warning,))

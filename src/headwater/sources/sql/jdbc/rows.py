@@ -65,39 +65,43 @@ def jdbc_rows(relation: Relation, splits: tuple[Split, ...]) -> Rows:
 
 
 class _JdbcFrame:
-    """One partition per part; the rows at the mark, which are few, are held by this process."""
+    """One partition per split; this process holds the few rows at the mark."""
 
     def __init__(self, splits: tuple[Split, ...], schema: pa.Schema) -> None:
-        self._parts = [split for split in splits if isinstance(split, JdbcSplit)]
-        self._compared = [split for split in splits if not isinstance(split, JdbcSplit)]
+        self._jdbc_splits = [split for split in splits if isinstance(split, JdbcSplit)]
+        self._digest_splits = [split for split in splits if not isinstance(split, JdbcSplit)]
         self._schema = schema
 
     def __call__(self, spark: SparkSession) -> DataFrame:
-        for split in self._parts[:1]:
+        for split in self._jdbc_splits[:1]:
             split.session.use_driver(spark)
-        frames = [split.dataframe(spark) for split in self._parts]
-        held = self._held
-        if held.num_rows or not frames:
-            frames.append(spark.createDataFrame(held if held.num_rows else [], schema=spark_schema(held.schema)))
+        frames = [split.dataframe(spark) for split in self._jdbc_splits]
+        compared_rows = self._compared_rows
+        if compared_rows.num_rows or not frames:
+            frames.append(
+                spark.createDataFrame(
+                    compared_rows if compared_rows.num_rows else [], schema=spark_schema(compared_rows.schema)
+                )
+            )
         return functools.reduce(lambda all_, next_: all_.union(next_), frames)
 
     @functools.cached_property
-    def _held(self) -> pa.Table:
-        """Read once: a second sink gets the very same rows."""
+    def _compared_rows(self) -> pa.Table:
+        """Read once: a second sink gets the same rows."""
         import pyarrow as pa
 
-        batches = [batch for split in self._compared for batch in split.read()]
+        batches = [batch for split in self._digest_splits for batch in split.read()]
         return pa.Table.from_batches(batches, schema=self._schema)
 
 
 def with_wire_names(dialect: str, sql: str, columns: tuple[Column, ...]) -> str:
     """The statement with its columns under the names of the wire."""
-    shown = [
+    names = [
         exp.alias_(exp.column(identifier(column.name)), wire_name(position), quoted=True)
         for position, column in enumerate(columns)
     ]
     inner = exp.Table(this=exp.var(f"({sql})"), alias=exp.TableAlias(this=identifier("headwater_part")))
-    return exp.select(*shown).from_(inner).sql(dialect=dialect, comments=False)
+    return exp.select(*names).from_(inner).sql(dialect=dialect, comments=False)
 
 
 # The database sends a column as one of a few plain types. Texts are converted only in the exact form of their type;
@@ -124,7 +128,7 @@ def wire_name(position: int) -> str:
 def wire_schema(columns: Sequence[Column], flags: int) -> str:
     """The types that the database sends, as Spark's DDL."""
     types = [_wire(column) for column in columns] + ["BIGINT"] * flags
-    return ", ".join(f"{wire_name(position)} {kind}" for position, kind in enumerate(types))
+    return ", ".join(f"{wire_name(position)} {type_}" for position, type_ in enumerate(types))
 
 
 def spark_columns(columns: Sequence[Column], stream: str) -> list[SparkColumn]:
@@ -150,11 +154,11 @@ def arrow_batch(rows: Sequence[Sequence[Any]], columns: Sequence[Column], flags:
     """The same in this process; rows as tuples of the wire's values."""
     import pyarrow as pa
 
-    shown = [*columns, *(Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(flags))]
-    schema = arrow_schema(shown)
+    all_columns = [*columns, *(Column(f"headwater_flag_{number}", "int64", nullable=True) for number in range(flags))]
+    schema = arrow_schema(all_columns)
     arrays = [
         pa.array(_values(column, (row[position] for row in rows), stream), schema.field(position).type)
-        for position, column in enumerate(shown)
+        for position, column in enumerate(all_columns)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -169,12 +173,12 @@ def _values(column: Column, values: Iterable[Any], stream: str) -> Iterable[Any]
 
 def _parse(column: Column, text: str, stream: str) -> Any:
     try:
-        found = _value(column.type, text) if re.fullmatch(_shape(column.type), text) else None
+        value = _value(column.type, text) if re.fullmatch(_shape(column.type), text) else None
     except ValueError:  # a day or an hour that does not exist
-        found = None
-    if found is None:
+        value = None
+    if value is None:
         raise _inexact_error(stream, column)
-    return found
+    return value
 
 
 def _value(type_: str, text: str) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.config.sources.sql import JdbcSettings
 from headwater.model.errors import HeadwaterError, InputError, SourceUnreachable
 from headwater.model.secret import MASK, masked
-from headwater.sources.sql.jdbc.types import Described
+from headwater.sources.sql.jdbc.types import ResultColumn
 from headwater.sources.sql.jdbc.vendors import READ_COMMITTED, JdbcAddress
 
 if TYPE_CHECKING:
@@ -54,87 +54,87 @@ class JdbcSession:
         with self._statement() as statement:
             return self._texts(statement.executeQuery(sql))
 
-    def describe(self, sql: str) -> list[Described]:
+    def describe(self, sql: str) -> list[ResultColumn]:
         """The columns of a statement."""
         with self._statement() as statement:
-            about = statement.executeQuery(sql).getMetaData()
+            metadata = statement.executeQuery(sql).getMetaData()
             return [
-                Described(
-                    name=about.getColumnLabel(number),
-                    declared=about.getColumnTypeName(number) or "",
-                    precision=about.getPrecision(number),
-                    scale=about.getScale(number),
-                    nullable=about.isNullable(number) != _NO_NULLS,
-                    signed=about.isSigned(number),
+                ResultColumn(
+                    name=metadata.getColumnLabel(number),
+                    declared=metadata.getColumnTypeName(number) or "",
+                    precision=metadata.getPrecision(number),
+                    scale=metadata.getScale(number),
+                    nullable=metadata.isNullable(number) != _NO_NULLS,
+                    signed=metadata.isSigned(number),
                 )
-                for number in range(1, about.getColumnCount() + 1)
+                for number in range(1, metadata.getColumnCount() + 1)
             ]
 
     def tables(self, schema: str | None, name: str | None) -> list[TableName]:
         """The tables and views of a schema (None: of all), with one exact name or with any."""
-        with self._opened() as connection:
-            about = connection.getMetaData()
-            escape = about.getSearchStringEscape() or ""
+        with self._open_connection() as connection:
+            metadata = connection.getMetaData()
+            escape = metadata.getSearchStringEscape() or ""
             catalog, pattern = self._schema_filter(connection, schema, escape)
-            found = about.getTables(catalog, pattern, "%" if name is None else _escaped(name, escape), None)
+            result = metadata.getTables(catalog, pattern, "%" if name is None else _escape_pattern(name, escape), None)
             column = "TABLE_CAT" if self.address.vendor.by_catalog else "TABLE_SCHEM"
             tables = []
-            while found.next():
-                type_ = found.getString("TABLE_TYPE") or ""
+            while result.next():
+                type_ = result.getString("TABLE_TYPE") or ""
                 if type_.upper() in _TABLE_TYPES:
-                    tables.append(TableName(found.getString(column) or "", found.getString("TABLE_NAME"), type_))
-            found.close()
+                    tables.append(TableName(result.getString(column) or "", result.getString("TABLE_NAME"), type_))
+            result.close()
             return tables
 
     def primary_key(self, table: TableName) -> tuple[str, ...]:
-        with self._opened() as connection:
+        with self._open_connection() as connection:
             catalog, schema = (
                 (table.schema, None) if self.address.vendor.by_catalog else (connection.getCatalog(), table.schema)
             )
-            found = connection.getMetaData().getPrimaryKeys(catalog, schema or None, table.name)
+            result = connection.getMetaData().getPrimaryKeys(catalog, schema or None, table.name)
             columns = []
-            while found.next():
-                columns.append((found.getInt("KEY_SEQ"), found.getString("COLUMN_NAME")))
-            found.close()
+            while result.next():
+                columns.append((result.getInt("KEY_SEQ"), result.getString("COLUMN_NAME")))
+            result.close()
             return tuple(name for _, name in sorted(columns))
 
     @property
     def default_schema(self) -> str:
-        with self._opened() as connection:
-            found = connection.getCatalog() if self.address.vendor.by_catalog else connection.getSchema()
-            return found or ""
+        with self._open_connection() as connection:
+            schema = connection.getCatalog() if self.address.vendor.by_catalog else connection.getSchema()
+            return schema or ""
 
     def rows(self, sql: str, wire_schema: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a result in the types of `wire_schema` (Spark's DDL), in batches. Starts no Spark job."""
         from pyspark.sql import DataFrame
 
         with self._statement() as statement:
-            spark, statement_rows = self._spark(), statement.executeQuery(sql)
+            spark, result = self._spark(), statement.executeQuery(sql)
             sql_package: Any = self._jvm.org.apache.spark.sql
             schema = sql_package.types.StructType.fromDDL(wire_schema)
-            found = sql_package.execution.datasources.jdbc.JdbcUtils.resultSetToRows(statement_rows, schema)
-            batches = found.grouped(_BATCH_ROWS)
+            rows = sql_package.execution.datasources.jdbc.JdbcUtils.resultSetToRows(result, schema)
+            batches = rows.grouped(_BATCH_ROWS)
             while batches.hasNext():
-                local = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(batches.next())
-                frame = DataFrame(spark._jsparkSession.createDataFrame(local, schema), spark)  # noqa: SLF001
+                batch = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(batches.next())
+                frame = DataFrame(spark._jsparkSession.createDataFrame(batch, schema), spark)  # noqa: SLF001
                 yield [tuple(row) for row in frame.collect()]
 
     def begin_view(self) -> None:
         self.end_view()
-        with self._opened() as connection:
+        with self._open_connection() as connection:
             connection.setAutoCommit(False)
             if self.address.vendor.begin:
                 self._run(self.address.vendor.begin)
 
     def end_view(self) -> None:
         if self._connection is not None:
-            with self._opened() as connection:
+            with self._open_connection() as connection:
                 if not connection.getAutoCommit():
                     connection.rollback()
                     connection.setAutoCommit(True)
 
     def ping(self) -> None:
-        """Connect again when the connection has ended."""
+        """Drop a dead connection; the next use connects again."""
         if self._connection is not None:
             with self._translated():
                 if not self._connection.isValid(_ALIVE_SECONDS):
@@ -167,7 +167,7 @@ class JdbcSession:
         return self._spark().sparkContext._jvm  # noqa: SLF001 - there is no public way to the JVM
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
+    def _open_connection(self) -> Iterator[Any]:
         with self._translated():
             if self._connection is None:
                 self._connection = self._connect()
@@ -175,7 +175,7 @@ class JdbcSession:
 
     @contextmanager
     def _statement(self) -> Iterator[Any]:
-        with self._opened() as connection:
+        with self._open_connection() as connection:
             statement = connection.createStatement()
             try:
                 statement.setFetchSize(_BATCH_ROWS)
@@ -191,7 +191,7 @@ class JdbcSession:
         connection = self._driver().connect(self.address.url, properties)
         if connection is None:
             raise InputError(
-                f"{self.address.shown}: the driver {self.driver} does not accept this address",
+                f"{self.address.text}: the driver {self.driver} does not accept this address",
                 hint=f"correct url, or jdbc.driver; {self._driver_hint}",
             )
         self._connection = connection
@@ -212,15 +212,15 @@ class JdbcSession:
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
         loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         try:
-            found = loader.loadClass(self.driver)
+            driver = loader.loadClass(self.driver)
         except Py4JJavaError:
             location = "on Spark's class path" if self._jar is None else f"in {self._jar}"
             raise InputError(
-                f"{self.address.shown}: the class {self.driver} is not {location}", hint=self._driver_hint
+                f"{self.address.text}: the class {self.driver} is not {location}", hint=self._driver_hint
             ) from None
         classes, objects = self._jvm.java.lang.Class, self._jvm.java.lang.Object
-        maker = found.getDeclaredConstructor(gateway.new_array(classes, 0))
-        return maker.newInstance(gateway.new_array(objects, 0))
+        constructor = driver.getDeclaredConstructor(gateway.new_array(classes, 0))
+        return constructor.newInstance(gateway.new_array(objects, 0))
 
     @property
     def _driver_hint(self) -> str:
@@ -243,7 +243,7 @@ class JdbcSession:
         """A schema as the driver wants it: as a catalog, or as a pattern within the current one."""
         if self.address.vendor.by_catalog:
             return schema, None
-        return connection.getCatalog(), None if not schema else _escaped(schema, escape)
+        return connection.getCatalog(), None if not schema else _escape_pattern(schema, escape)
 
     # ── errors ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,7 +258,7 @@ class JdbcSession:
         except Py4JError as error:
             self._connection = None
             raise SourceUnreachable(
-                f"{self.address.shown}: the JVM did not answer ({type(error).__name__})", hint="run again"
+                f"{self.address.text}: the JVM did not answer ({type(error).__name__})", hint="run again"
             ) from None
 
     def _translate(self, error: Any) -> HeadwaterError:
@@ -266,12 +266,12 @@ class JdbcSession:
         state = error.getSQLState() if "SQL" in error.getClass().getName() else None
         if (state or "").startswith(_USER_ERRORS) and self._connection is not None:
             return InputError(
-                f"{self.address.shown}: {message}",
+                f"{self.address.text}: {message}",
                 hint="correct the names in table, columns and cursor, or where and query",
             )
         self.close()
         return SourceUnreachable(
-            f"{self.address.shown}: {message}", hint="check url, the database and the account's rights"
+            f"{self.address.text}: {message}", hint="check url, the database and the account's rights"
         )
 
     def _without_secrets(self, text: str) -> str:
@@ -281,7 +281,7 @@ class JdbcSession:
         return masked(text)
 
 
-def _escaped(name: str, escape: str) -> str:
+def _escape_pattern(name: str, escape: str) -> str:
     """A name as a pattern that matches only it."""
     if not escape:
         return name

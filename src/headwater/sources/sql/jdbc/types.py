@@ -72,7 +72,7 @@ _FIXED = {"mysql": ("CHAR", "ENUM", "SET"), "tsql": ("CHAR", "NCHAR"), "oracle":
 
 
 @dataclass(frozen=True)
-class Described:
+class ResultColumn:
     """A column of a result, as the driver describes it."""
 
     name: str
@@ -84,68 +84,68 @@ class Described:
 
     @property
     def word(self) -> str:
-        """The type alone, without what stands beside it in `int identity`, `BIGINT UNSIGNED` and `TIMESTAMP(6)`."""
+        """The type alone, without the rest of `int identity`, `BIGINT UNSIGNED` and `TIMESTAMP(6)`."""
         upper = self.declared.upper().replace(" UNSIGNED", "").replace(" ZEROFILL", "").replace(" IDENTITY", "")
         head, opened, rest = upper.partition("(")
         return (head + rest.partition(")")[2] if opened else upper).strip()
 
 
-def column_of(dialect: str, described: Described, stream: str, *, text: bool) -> Column:
+def column_of(dialect: str, column: ResultColumn, stream: str, *, text: bool) -> Column:
     """The column as it is read. Raises InputError where its values could not be read exactly (G12)."""
-    type_ = None if text else _column_type(dialect, described, stream)
+    type_ = None if text else _column_type(dialect, column, stream)
     if type_ is None:
-        return Column(described.name, "string", described.nullable, as_text=True, declared=described.word)
-    as_text = type_ in _AS_TEXT or described.word in _FIXED.get(dialect, ())
+        return Column(column.name, "string", column.nullable, as_text=True, declared=column.word)
+    as_text = type_ in _AS_TEXT or column.word in _FIXED.get(dialect, ())
     as_text = as_text or (dialect == "sqlite" and type_ not in ("binary", "float64"))
-    return Column(described.name, type_, described.nullable, as_text=as_text, declared=described.word)
+    return Column(column.name, type_, column.nullable, as_text=as_text, declared=column.word)
 
 
-def cursor_of(dialect: str, described: Described, stream: str) -> CursorType:
+def cursor_of(dialect: str, column: ResultColumn, stream: str) -> CursorType:
     """The cursor type of a column. Raises InputError where its order cannot be relied on."""
     cursor_type = None
     if dialect == "sqlite":
-        cursor_type = sqlite_types.cursor_type(_sqlite_declared(described))
-    elif described.word in _UNBOUNDED.get(dialect, ()):
+        cursor_type = sqlite_types.cursor_type(_sqlite_declared(column))
+    elif column.word in _UNBOUNDED.get(dialect, ()):
         cursor_type = CursorType.DECIMAL
-    elif dialect == "postgres" and described.word == "UUID":
+    elif dialect == "postgres" and column.word == "UUID":
         cursor_type = CursorType.UUID
-    elif dialect == "oracle" and described.word in ("NCHAR", "NVARCHAR2", "CLOB", "NCLOB", "LONG"):
+    elif dialect == "oracle" and column.word in ("NCHAR", "NVARCHAR2", "CLOB", "NCLOB", "LONG"):
         cursor_type = None
-    elif "BIGINT" in described.word:
+    elif "BIGINT" in column.word:
         cursor_type = CursorType.INTEGER
-    elif not described.word.startswith("BIT"):
-        cursor_type = cursor_type_of(_column_type(dialect, described, stream) or "")
+    elif not column.word.startswith("BIT"):
+        cursor_type = cursor_type_of(_column_type(dialect, column, stream) or "")
     if cursor_type is None:
         raise InputError(
-            f"{stream}: column {described.name} is of type {described.declared}, which cannot be a cursor",
-            hint=_cursor_hint(described),
+            f"{stream}: column {column.name} is of type {column.declared}, which cannot be a cursor",
+            hint=_cursor_hint(column),
         )
     return cursor_type
 
 
-def _cursor_hint(described: Described) -> str:
-    if described.word in ("UNIQUEIDENTIFIER", "UUID"):
+def _cursor_hint(column: ResultColumn) -> str:
+    if column.word in ("UNIQUEIDENTIFIER", "UUID"):
         return "this database sorts UUIDs in its own order; use an id or a time, or in a query CAST it to CHAR(36)"
-    if described.word.startswith("N") or "CLOB" in described.word:
+    if column.word.startswith("N") or "CLOB" in column.word:
         return "in a query, CAST it to VARCHAR2(…), or use an id or a time"
     return "a cursor is an integer, decimal, date, time or string; in a query, CAST can make one"
 
 
-def _column_type(dialect: str, described: Described, stream: str) -> str | None:
+def _column_type(dialect: str, column: ResultColumn, stream: str) -> str | None:
     if dialect == "sqlite":
-        return sqlite_types.column_type(_sqlite_declared(described))
-    word = described.word
+        return sqlite_types.column_type(_sqlite_declared(column))
+    word = column.word
     if dialect == "mysql" and word == "BIT":
-        return "bool" if described.precision <= 1 else "decimal(20,0)"
+        return "bool" if column.precision <= 1 else "decimal(20,0)"
     type_ = _BY_WORD[dialect].get(word)
     if type_ == "decimal":
-        return _decimal(dialect, described)
-    if type_ in ("int32", "int64") and dialect == "mysql" and not described.signed:
+        return _decimal(dialect, column)
+    if type_ in ("int32", "int64") and dialect == "mysql" and not column.signed:
         return _unsigned(word)
-    if type_ in ("timestamp", "timestamptz") and dialect in ("tsql", "oracle") and described.scale > _SECOND_DIGITS:
+    if type_ in ("timestamp", "timestamptz") and dialect in ("tsql", "oracle") and column.scale > _SECOND_DIGITS:
         raise InputError(
-            f"{stream}: column {described.name} ({described.declared} with {described.scale} digits of a second) is finer than microseconds",
-            hint=f"keep all digits as text (as_text: [{described.name}]), or read a query that CASTs it to six digits",
+            f"{stream}: column {column.name} ({column.declared} with {column.scale} digits of a second) is finer than microseconds",
+            hint=f"keep all digits as text (as_text: [{column.name}]), or read a query that CASTs it to six digits",
         )
     return type_
 
@@ -156,12 +156,12 @@ def _unsigned(word: str) -> str:
     return "int64" if word in ("INT", "INTEGER") else "int32"
 
 
-def _decimal(dialect: str, described: Described) -> str | None:
-    if described.word in ("MONEY", "SMALLMONEY"):
-        return "decimal(19,4)" if described.word == "MONEY" else "decimal(10,4)"
-    precision, scale = described.precision, described.scale
+def _decimal(dialect: str, column: ResultColumn) -> str | None:
+    if column.word in ("MONEY", "SMALLMONEY"):
+        return "decimal(19,4)" if column.word == "MONEY" else "decimal(10,4)"
+    precision, scale = column.precision, column.scale
     if precision <= 0 or (
-        described.word in _UNBOUNDED.get(dialect, ()) and not -MAX_DECIMAL_DIGITS <= scale <= MAX_DECIMAL_DIGITS
+        column.word in _UNBOUNDED.get(dialect, ()) and not -MAX_DECIMAL_DIGITS <= scale <= MAX_DECIMAL_DIGITS
     ):
         return None
     if scale < 0:
@@ -171,8 +171,8 @@ def _decimal(dialect: str, described: Described) -> str | None:
     return decimal_type(max(precision, scale), scale)
 
 
-def _sqlite_declared(described: Described) -> str:
+def _sqlite_declared(column: ResultColumn) -> str:
     """The declared type; the driver splits `DECIMAL(10,2)`."""
-    if described.word in ("DECIMAL", "NUMERIC", "NUMBER") and described.precision > 0:
-        return f"{described.word}({described.precision},{described.scale})"
-    return described.word
+    if column.word in ("DECIMAL", "NUMERIC", "NUMBER") and column.precision > 0:
+        return f"{column.word}({column.precision},{column.scale})"
+    return column.word

@@ -41,7 +41,7 @@ MYSQL = Vendor(
         "tinyInt1isBit": "false",  # TINYINT(1) holds more than two values
         "yearIsDateType": "false",
         "zeroDateTimeBehavior": "EXCEPTION",
-        "useCursorFetch": "true",  # or the driver holds a whole part of the table in memory
+        "useCursorFetch": "true",  # else the driver holds the whole result in memory
     },
     session="SET time_zone = '+00:00'",
     isolation=REPEATABLE_READ,
@@ -122,25 +122,25 @@ class JdbcAddress:
 
     vendor: Vendor
     url: str  # without secrets
-    shown: str
+    text: str
     properties: Mapping[str, str] = field(repr=False)
 
 
 def is_jdbc(url: str) -> bool:
-    """Whether a JDBC driver serves this address."""
+    """True if a JDBC driver serves this address."""
     return url.startswith("jdbc:") or url.partition("://")[0] in _SCHEMES
 
 
 def jdbc_address(url: str, folder: Path) -> JdbcAddress:
     """The address of a user's `url:`; relative paths start at `folder`."""
     if not url.startswith("jdbc:"):
-        return _plain(url)
+        return _short_address(url)
     name = url.removeprefix("jdbc:").partition(":")[0]
     vendor = VENDORS.get(name)
     if vendor is None:
         raise InputError(
             f"url: jdbc:{name} is not supported",
-            hint=f"supported: {', '.join(f'jdbc:{known}:…' for known in VENDORS)}",
+            hint=f"supported: {', '.join(f'jdbc:{scheme}:…' for scheme in VENDORS)}",
         )
     match name:
         case "sqlserver":
@@ -153,7 +153,7 @@ def jdbc_address(url: str, folder: Path) -> JdbcAddress:
             return _with_parameters(vendor, name, url)
 
 
-def _plain(url: str) -> JdbcAddress:
+def _short_address(url: str) -> JdbcAddress:
     parts = _split(url)
     vendor, host, path = VENDORS[_SCHEMES[parts.scheme]], _host(parts), unquote(parts.path.lstrip("/"))
     properties = _properties(parts)
@@ -177,18 +177,18 @@ def _with_parameters(vendor: Vendor, name: str, url: str) -> JdbcAddress:
 def _sql_server(url: str) -> JdbcAddress:
     bare = url.partition(";")[0]
     properties = {
-        found[1]: found[2][1:-1].replace("}}", "}") if found[2].startswith("{") else found[2]
-        for found in _SERVER_PROPERTY.finditer(url)
+        match[1]: match[2][1:-1].replace("}}", "}") if match[2].startswith("{") else match[2]
+        for match in _SERVER_PROPERTY.finditer(url)
     }
     return _address(VENDORS["sqlserver"], bare, bare, properties)
 
 
 def _oracle(url: str) -> JdbcAddress:
-    found = _ORACLE_USER.match(url)
-    if not found:
+    match = _ORACLE_USER.match(url)
+    if not match:
         return _address(VENDORS["oracle"], url, url, {})
-    bare = found["prefix"] + url[found.end() :]
-    properties = {"user": found["user"].strip('"'), "password": found["password"].strip('"')}
+    bare = match["prefix"] + url[match.end() :]
+    properties = {"user": match["user"].strip('"'), "password": match["password"].strip('"')}
     return _address(VENDORS["oracle"], bare, bare, properties)
 
 
@@ -199,10 +199,10 @@ def _sqlite(url: str, folder: Path) -> JdbcAddress:
     return _address(VENDORS["sqlite"], url, url, {})
 
 
-def _address(vendor: Vendor, url: str, shown: str, properties: Mapping[str, str]) -> JdbcAddress:
+def _address(vendor: Vendor, url: str, text: str, properties: Mapping[str, str]) -> JdbcAddress:
     if vendor is VENDORS["mariadb"]:
         url += "?permitMysqlScheme"
-    return JdbcAddress(vendor, url, masked(shown), {**properties, **vendor.properties})
+    return JdbcAddress(vendor, url, masked(text), {**properties, **vendor.properties})
 
 
 def _split(url: str) -> SplitResult:
@@ -225,9 +225,9 @@ def _host(parts: SplitResult) -> str:
 
 
 def _properties(parts: SplitResult) -> dict[str, str]:
-    found = dict(parse_qsl(parts.query, keep_blank_values=True))
+    properties = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.username is not None:
-        found["user"] = unquote(parts.username)
+        properties["user"] = unquote(parts.username)
     if parts.password is not None:
-        found["password"] = unquote(parts.password)
-    return found
+        properties["password"] = unquote(parts.password)
+    return properties

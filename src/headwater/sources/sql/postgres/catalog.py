@@ -74,8 +74,8 @@ def server_of(session: PostgresSession) -> Server:
             f"{session.address}: the server is PostgreSQL {session.server_version // 10000}; Headwater needs 13 or newer",
             hint="upgrade the server, or read it through its JDBC driver (url: jdbc:postgresql://…)",
         )
-    ((cluster, role, sees, standby),) = session.fetch(_SERVER)
-    return Server(cluster, role, sees, standby)
+    ((cluster, role, sees_sessions, standby),) = session.fetch(_SERVER)
+    return Server(cluster, role, sees_sessions, standby)
 
 
 def relations_of(session: PostgresSession, settings: SqlSourceSettings, server: Server) -> list[Relation]:
@@ -84,25 +84,27 @@ def relations_of(session: PostgresSession, settings: SqlSourceSettings, server: 
         return [_query(session, settings, server)]
     if settings.table is not None:
         return [_table(session, settings, server, settings.table, split_name(settings.table))]
-    found = [
-        _table(session, settings, server, stream, parts)
-        for stream, parts in expand_patterns(session, settings.tables or [])
+    relations = [
+        _table(session, settings, server, stream, name)
+        for stream, name in expand_patterns(session, settings.tables or [])
     ]
-    return sorted(found, key=lambda relation: relation.stream)
+    return sorted(relations, key=lambda relation: relation.stream)
 
 
-def expand_patterns(session: PostgresSession, written: list[str]) -> list[tuple[str, tuple[str, ...]]]:
-    named = [text for text in written if not is_pattern(text)]
-    streams = {text: split_name(text) for text in named}
-    if len(named) < len(written):
+def expand_patterns(session: PostgresSession, patterns: list[str]) -> list[tuple[str, tuple[str, ...]]]:
+    names = [text for text in patterns if not is_pattern(text)]
+    streams = {text: split_name(text) for text in names}
+    if len(names) < len(patterns):
         rows = session.fetch(_ALL, [])
-        whole = [(schema, table) for schema, table, partition in rows if not partition]
-        taken = set(streams.values())
-        for pattern in written:
-            found = match_names(pattern, whole, "public") if is_pattern(pattern) else []
-            streams |= {f"{schema}.{table}": (schema, table) for schema, table in found if (schema, table) not in taken}
-            if is_pattern(pattern) and not found:
-                schemas = sorted({f"{schema}.*" for schema, _ in whole})
+        tables = [(schema, table) for schema, table, partition in rows if not partition]
+        named = set(streams.values())
+        for pattern in patterns:
+            matches = match_names(pattern, tables, "public") if is_pattern(pattern) else []
+            streams |= {
+                f"{schema}.{table}": (schema, table) for schema, table in matches if (schema, table) not in named
+            }
+            if is_pattern(pattern) and not matches:
+                schemas = sorted({f"{schema}.*" for schema, _ in tables})
                 raise UnknownName(
                     f"{session.address}: no table matches {pattern!r}", hint=did_you_mean(pattern, schemas)
                 )
@@ -110,24 +112,26 @@ def expand_patterns(session: PostgresSession, written: list[str]) -> list[tuple[
 
 
 def _table(
-    session: PostgresSession, settings: SqlSourceSettings, server: Server, stream: str, parts: tuple[str, ...]
+    session: PostgresSession, settings: SqlSourceSettings, server: Server, stream: str, identifiers: tuple[str, ...]
 ) -> Relation:
-    schema = parts[0] if len(parts) > 1 else None
-    family = session.fetch(_TABLE, [parts[-1], schema, schema])
+    schema = identifiers[0] if len(identifiers) > 1 else None
+    family = session.fetch(_TABLE, [identifiers[-1], schema, schema])
     if not family:
-        known = [f"{found}.{table}" for found, table, _ in session.fetch(_ALL, [])]
-        raise UnknownName(f"{session.address}: table {stream} does not exist", hint=did_you_mean(stream, known))
+        names = [f"{other_schema}.{table}" for other_schema, table, _ in session.fetch(_ALL, [])]
+        raise UnknownName(f"{session.address}: table {stream} does not exist", hint=did_you_mean(stream, names))
     oid, schema, relkind, rows, pages = family[0]
-    subject = Subject(DIALECT, settings.cursor, CursorType.INTEGER, (schema, parts[-1]), where=settings.where or "")
+    subject = Subject(
+        DIALECT, settings.cursor, CursorType.INTEGER, (schema, identifiers[-1]), where=settings.where or ""
+    )
     catalog = {name: (notnull, position) for name, notnull, position in session.fetch(_COLUMNS, [oid])}
-    described = _described(session, settings, subject, stream)
-    columns = tuple(replace(column, nullable=not catalog[column.name][0]) for column in described.columns)
-    keyed = sorted((position, name) for name, (_, position) in catalog.items() if position is not None)
-    default, identity, sequence, sequence_storage = _numbering(session, oid, settings.cursor)
+    relation = _describe_columns(session, settings, subject, stream)
+    columns = tuple(replace(column, nullable=not catalog[column.name][0]) for column in relation.columns)
+    key = sorted((position, name) for name, (_, position) in catalog.items() if position is not None)
+    default, identity, sequence, sequence_storage = _cursor_default(session, oid, settings.cursor)
     facts = CursorFacts(
         stream=stream,
-        cursor_type=described.subject.cursor_type,
-        has_transaction_ids=all(kind in ("r", "p", "m") for _, _, kind, *_ in family),
+        cursor_type=relation.subject.cursor_type,
+        has_transaction_ids=all(child_relkind in ("r", "p", "m") for _, _, child_relkind, *_ in family),
         default=default,
         identity=identity,
         sequence=sequence,
@@ -137,9 +141,9 @@ def _table(
     )
     choice = choose_late(settings.late, facts)
     return replace(
-        described,
+        relation,
         columns=columns,
-        key=tuple(settings.key or (name for _, name in keyed)),
+        key=tuple(settings.key or (name for _, name in key)),
         nullable_cursor=not catalog[settings.cursor][0],
         late=choice.strategy,
         why=_why(choice.why, columns),
@@ -155,34 +159,34 @@ def _query(session: PostgresSession, settings: SqlSourceSettings, server: Server
     subject = Subject(
         DIALECT, settings.cursor, CursorType.INTEGER, query=settings.query or "", where=settings.where or ""
     )
-    described = _described(session, settings, subject, "query")
-    facts = CursorFacts("query", described.subject.cursor_type, has_transaction_ids=False, role=server.role)
+    relation = _describe_columns(session, settings, subject, "query")
+    facts = CursorFacts("query", relation.subject.cursor_type, has_transaction_ids=False, role=server.role)
     choice = choose_late(settings.late, facts)
-    return replace(described, late=choice.strategy, why=_why(choice.why, described.columns), warnings=choice.warnings)
+    return replace(relation, late=choice.strategy, why=_why(choice.why, relation.columns), warnings=choice.warnings)
 
 
-def _described(session: PostgresSession, settings: SqlSourceSettings, subject: Subject, stream: str) -> Relation:
-    """The columns by a result without rows: domains are resolved, queries and tables are alike."""
-    found = {name: (oid, modifier) for name, oid, modifier in session.describe(describe(subject))}
-    names = dict(session.fetch(_TYPE_NAMES, [[oid for oid, _ in found.values()]]))
-    if settings.cursor not in found:
+def _describe_columns(session: PostgresSession, settings: SqlSourceSettings, subject: Subject, stream: str) -> Relation:
+    """The columns of a result without rows: so domains are resolved, and queries and tables are alike."""
+    types = {name: (oid, modifier) for name, oid, modifier in session.describe(describe(subject))}
+    type_names = dict(session.fetch(_TYPE_NAMES, [[oid for oid, _ in types.values()]]))
+    if settings.cursor not in types:
         raise UnknownName(
-            f"{stream} has no column {settings.cursor} (cursor)", hint=did_you_mean(settings.cursor, list(found))
+            f"{stream} has no column {settings.cursor} (cursor)", hint=did_you_mean(settings.cursor, list(types))
         )
-    for wanted in [*(settings.columns or []), *settings.as_text, *(settings.key or [])]:
-        if wanted not in found:
-            raise UnknownName(f"{stream} has no column {wanted}", hint=did_you_mean(wanted, list(found)))
-    cursor_oid = found[settings.cursor][0]
+    for name in [*(settings.columns or []), *settings.as_text, *(settings.key or [])]:
+        if name not in types:
+            raise UnknownName(f"{stream} has no column {name}", hint=did_you_mean(name, list(types)))
+    cursor_oid = types[settings.cursor][0]
     cursor_type = postgres_types.cursor_type(cursor_oid)
     if cursor_type is None:
         raise InputError(
-            f"{stream}: column {settings.cursor} is of type {names.get(cursor_oid, cursor_oid)}, which cannot be a cursor",
+            f"{stream}: column {settings.cursor} is of type {type_names.get(cursor_oid, cursor_oid)}, which cannot be a cursor",
             hint="a cursor is an integer, numeric, date, timestamp with or without time zone, text, varchar or uuid",
         )
-    wanted_names = {*settings.columns, settings.cursor, *(settings.key or [])} if settings.columns else set(found)
+    wanted_names = {*settings.columns, settings.cursor, *(settings.key or [])} if settings.columns else set(types)
     columns = tuple(
-        _column(name, oid, modifier, names.get(oid, str(oid)), text=name in settings.as_text)
-        for name, (oid, modifier) in found.items()
+        _column(name, oid, modifier, type_names.get(oid, str(oid)), as_text=name in settings.as_text)
+        for name, (oid, modifier) in types.items()
         if name in wanted_names
     )
     return Relation(
@@ -196,15 +200,15 @@ def _described(session: PostgresSession, settings: SqlSourceSettings, subject: S
     )
 
 
-def _column(name: str, oid: int, modifier: int, declared: str, *, text: bool) -> Column:
-    type_ = None if text else postgres_types.column_type(oid, modifier)
+def _column(name: str, oid: int, modifier: int, declared: str, *, as_text: bool) -> Column:
+    type_ = None if as_text else postgres_types.column_type(oid, modifier)
     if type_ is None:
         is_jsonb = oid == postgres_types.JSONB
         return Column(name, "string", nullable=True, as_text=True, is_jsonb=is_jsonb, declared=declared)
     return Column(name, type_, nullable=True, declared=declared)
 
 
-def _numbering(session: PostgresSession, oid: int, cursor: str) -> tuple[str, bool, NumberSequence | None, int]:
+def _cursor_default(session: PostgresSession, oid: int, cursor: str) -> tuple[str, bool, NumberSequence | None, int]:
     ((default, identity, sequence, name, increment, cycles, cache, readable, storage),) = session.fetch(
         _CURSOR, [oid, cursor]
     )
@@ -266,7 +270,7 @@ class CursorFacts:
 
 
 def choose_late(late: str | LookbackSettings, facts: CursorFacts) -> Choice:
-    """`auto` bounds the search only where that is sound; the choice says why not."""
+    """`auto` bounds the search only where that is sound; else the choice says why not."""
     if choice := choice_of_setting(late):
         return choice
     if not facts.has_transaction_ids:

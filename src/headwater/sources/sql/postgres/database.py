@@ -48,7 +48,7 @@ class PostgresDatabase:
         self._settled: tuple[str, SettledTransactions] | None = None  # of this process's last poll, with its cluster
         self._view = ""
         self._probe = Probe((), 0, settings, tuning)
-        self._no_news: tuple[str, Mapping[str, ColumnMark]] | None = None
+        self._unchanged: tuple[str, Mapping[str, ColumnMark]] | None = None
 
     @property
     def address(self) -> str:
@@ -58,29 +58,29 @@ class PostgresDatabase:
     def shares_views(self) -> bool:
         return True
 
-    def unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
+    def is_unchanged(self, marks: Mapping[str, ColumnMark]) -> bool:
         """The same snapshot again shows the same rows."""
         self._session.ping()
         if not marks:
             return False
         view = f"{current_snapshot(self._session)}/{self.fingerprint}"
-        if self._no_news == (view, marks):
+        if self._unchanged == (view, marks):
             return True
         if all(Bounds.of(mark).view == view and not Bounds.of(mark).cut for mark in marks.values()):
             return True
-        if self._probe.finds_no_news(self._session, marks):
-            self._no_news = (view, dict(marks))
+        if self._probe.has_no_news(self._session, marks):
+            self._unchanged = (view, dict(marks))
             return True
         return False
 
-    def remember_no_news(self, marks: Mapping[str, ColumnMark]) -> None:
-        self._no_news = (self._view, dict(marks)) if self._view else None
+    def remember_unchanged(self, marks: Mapping[str, ColumnMark]) -> None:
+        self._unchanged = (self._view, dict(marks)) if self._view else None
 
     @property
     def fingerprint(self) -> str:
         """Of the settings that decide which rows are read: when they change, the same snapshot proves nothing."""
-        chosen = self._settings.model_dump(include={"table", "tables", "query", "where", "cursor", "nulls", "late"})
-        return hashlib.blake2b(repr(chosen).encode(), digest_size=4).hexdigest()
+        options = self._settings.model_dump(include={"table", "tables", "query", "where", "cursor", "nulls", "late"})
+        return hashlib.blake2b(repr(options).encode(), digest_size=4).hexdigest()
 
     def relations(self) -> list[Relation]:
         relations = relations_of(self._session, self._settings, server_of(self._session))
@@ -100,7 +100,7 @@ class PostgresDatabase:
             self._session.begin_view()
         return PostgresView(self._session, self._settings, poll, self.fingerprint)
 
-    def view_again(self, ends: Mapping[str, ColumnMark]) -> PostgresView:
+    def reopen_view(self, ends: Mapping[str, ColumnMark]) -> PostgresView:
         self._session.ping()
         cluster = server_of(self._session).cluster
         for stream, end in ends.items():
@@ -114,8 +114,8 @@ class PostgresDatabase:
         next_xid = int(current_snapshot(self._session).split(":")[1])
         return 0 <= next_xid - mark.snapshot.horizon < self._tuning.oldest_transactions
 
-    def plan_done(self) -> None:
-        """A snapshot blocks no writer, and executors will read in it."""
+    def finish_plan(self) -> None:
+        """Keeps the snapshot: it blocks no writer, and executors read in it."""
 
     def end_view(self) -> None:
         self._session.end_view()
@@ -124,14 +124,14 @@ class PostgresDatabase:
         self._session.close()
 
     def _settled_before(self, cluster: str, marks: Mapping[str, ColumnMark]) -> SettledTransactions | None:
-        """The furthest that a poll or a mark knows: a committed transaction stays committed."""
-        known = [self._settled[1]] if self._settled and self._settled[0] == cluster else []
-        known += [
+        """The newest of the last poll and the marks: a committed transaction stays committed."""
+        candidates = [self._settled[1]] if self._settled and self._settled[0] == cluster else []
+        candidates += [
             SettledTransactions(mark.snapshot.horizon, mark.snapshot.pending)
             for mark in marks.values()
             if mark.snapshot and mark.snapshot.cluster == cluster
         ]
-        return max(known, key=lambda settled: settled.horizon, default=None)
+        return max(candidates, key=lambda settled: settled.horizon, default=None)
 
 
 @dataclass(frozen=True)
@@ -176,6 +176,7 @@ class PostgresView:
         return statements.cursor_ranges(subject, cuts)
 
 
+# pg_sequence_last_value is NULL until the sequence has assigned its first number.
 _SEQUENCE = """
 SELECT coalesce(pg_sequence_last_value(seqrelid), seqstart - 1), coalesce(pg_relation_filenode(seqrelid), 0)::text
 FROM pg_sequence WHERE seqrelid = %s::bigint::oid"""
@@ -191,23 +192,23 @@ class Probe:
     settings: SqlSourceSettings
     tuning: Tuning
 
-    def finds_no_news(self, session: PostgresSession, marks: Mapping[str, ColumnMark]) -> bool:
-        """True only when every stream has a mark that leaves no visible row for later."""
-        known = {relation.stream: relation for relation in self.relations}
-        if not known or self.connection != session.connections or set(known) != set(marks):
+    def has_no_news(self, session: PostgresSession, marks: Mapping[str, ColumnMark]) -> bool:
+        """True only if no stream has a visible row beyond its mark."""
+        relations = {relation.stream: relation for relation in self.relations}
+        if not relations or self.connection != session.connections or set(relations) != set(marks):
             return False
         try:
-            return self._has_same_streams(session, known) and all(
-                self._has_no_news(session, relation, marks[stream]) for stream, relation in known.items()
+            return self._has_same_streams(session, relations) and all(
+                self._has_no_new_rows(session, relation, marks[stream]) for stream, relation in relations.items()
             )
         except HeadwaterError:
             return False  # the source changed: the plan reports it
 
-    def _has_same_streams(self, session: PostgresSession, known: Mapping[str, Relation]) -> bool:
+    def _has_same_streams(self, session: PostgresSession, relations: Mapping[str, Relation]) -> bool:
         tables = self.settings.tables
-        return tables is None or {stream for stream, _ in expand_patterns(session, tables)} == set(known)
+        return tables is None or {stream for stream, _ in expand_patterns(session, tables)} == set(relations)
 
-    def _has_no_news(self, session: PostgresSession, relation: Relation, mark: ColumnMark) -> bool:
+    def _has_no_new_rows(self, session: PostgresSession, relation: Relation, mark: ColumnMark) -> bool:
         if relation.late != "xid" or mark.snapshot is None:
             return False
         subject, bounds = relation.subject, Bounds.of(mark)
@@ -220,17 +221,17 @@ class Probe:
             ((last, storage),) = session.fetch(_SEQUENCE, [relation.ticker.sequence])
             if was_reset(bounds, storage, last, subject.cursor_type):
                 return False
-        news = [statements.not_done(subject, mark, bounds.low, bounds.floor)]
+        conditions = [statements.not_done(subject, mark, bounds.low, bounds.floor)]
         if relation.nullable_cursor:
-            news.append(statements.new_nulls(subject, mark))
-        return not session.fetch(statements.any_rows(subject, *news))[0][0]
+            conditions.append(statements.new_nulls(subject, mark))
+        return not session.fetch(statements.any_rows(subject, *conditions))[0][0]
 
 
-# The order of the steps makes it sound; `windows/late_commits.py` says why.
+# The order of the steps matters: see `windows/watermark.py`.
 
 _LONG = dt.timedelta(minutes=10)
 
-# Backends whose activity is switched off show no transaction: they count as open since forever.
+# Backends with track_activities off show no transaction: they count as open since forever.
 _OPEN = """
 SELECT pid, CASE WHEN state = 'disabled' THEN NULL ELSE xact_start END, state = 'disabled', clock_timestamp()
 FROM pg_stat_activity
@@ -238,8 +239,8 @@ WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) A
 AND (xact_start IS NOT NULL OR state = 'disabled') AND backend_type NOT IN ('autovacuum worker', 'parallel worker')"""
 _PREPARED = "SELECT transaction::text FROM pg_prepared_xacts WHERE database = current_database()"
 _SNAPSHOT = "SELECT pg_current_snapshot()::text"
-# Only committed ones are settled. One that looks aborted may be a subtransaction that is just beginning,
-# so it stays pending until all older ones have ended.
+# Only committed ones are settled. One that looks aborted may be a subtransaction that is about to begin, so it stays
+# pending until all older ones have ended.
 _PENDING = """
 SELECT x FROM (SELECT unnest(%s::bigint[]) UNION SELECT generate_series(%s::bigint, %s::bigint - 1)) AS recent(x)
 WHERE x >= %s AND pg_xact_status(x::text::xid8) IS DISTINCT FROM 'committed' ORDER BY x"""
@@ -264,15 +265,15 @@ def take_poll(
         while ids_before & {transaction.id for transaction in now_open} and time.monotonic() < deadline:
             time.sleep(0.02)
             now_open = _open_transactions(session)
-    ((before,),) = session.fetch(_SNAPSHOT)
+    before = current_snapshot(session)
     settled_now = _settle(session, before, settled, tuning)
     session.begin_view()
-    ((text,),) = session.fetch(_SNAPSHOT)
+    snapshot = current_snapshot(session)
     return TransactionPoll(
         cluster=server.cluster,
         standby=server.standby,
         settled=settled_now,
-        view=text if text == before and not settled_now.lowered else "",
+        view=snapshot if snapshot == before and not settled_now.lowered else "",
         ticks=ticks,
         open_before=tuple(open_before),
         open=tuple(now_open),
@@ -291,20 +292,16 @@ def _is_first(relation: Relation, previous: Mapping[str, Bounds]) -> bool:
 
 
 def _ticks(session: PostgresSession, relations: Sequence[Relation]) -> dict[str, CursorValue]:
-    bounded = [(relation, relation.ticker) for relation in relations if relation.ticker is not None]
-    if not bounded:
+    tickers = [(relation, relation.ticker) for relation in relations if relation.ticker is not None]
+    if not tickers:
         return {}
     ((now,),) = session.fetch("SELECT clock_timestamp()")
     ticks: dict[str, CursorValue] = {}
-    for relation, ticker in bounded:
+    for relation, ticker in tickers:
         if ticker.kind != "sequence":
             ticks[relation.stream] = clock_tick(ticker, now)
         else:
-            # NULL: it has not assigned its first number yet.
-            ((last,),) = session.fetch(
-                "SELECT coalesce(pg_sequence_last_value(seqrelid), seqstart - 1) FROM pg_sequence WHERE seqrelid = %s::bigint::oid",
-                [ticker.sequence],
-            )
+            ((last, _),) = session.fetch(_SEQUENCE, [ticker.sequence])
             ticks[relation.stream] = last
     return ticks
 

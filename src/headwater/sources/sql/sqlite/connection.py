@@ -36,7 +36,7 @@ class SqliteFile:
             raise self._translate(error) from None
 
     def data_version(self) -> int:
-        """Changes when another connection changed the file. A file that was replaced is opened anew."""
+        """Changes when another connection changed the file. Opens a replaced file again."""
         if self._connection is not None and self._inode != _inode(self.path):
             self.close()
         return int(self.fetch("PRAGMA data_version")[0][0])
@@ -117,23 +117,28 @@ class SqliteSplit:
         from headwater.model.types import arrow_schema
 
         schema = arrow_schema(self._columns)
-        for stored in self._stored():
-            columns, inexact = stored.exact(self._columns)
-            arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
-            yield ExactBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), tuple(inexact), stored.row_texts)
+        for batch in self._batches():
+            columns, inexact = batch.exact(self._columns)
+            arrays = [pa.array(values, type_) for values, type_ in zip(columns, schema.types, strict=True)]
+            yield ExactBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), tuple(inexact), batch.row_texts)
 
     def read_values(self) -> Iterator[list[list[Any]]]:
         """The same rows as Python values, in batches, column by column; a value that its type cannot hold, as text."""
-        for stored in self._stored():
-            columns, inexact = stored.exact(self._columns)
-            for one in inexact:
-                if self._columns[one.position].name == self.identity.cursor:
-                    raise inexact_error(self.identity.stream, self._columns[one.position], len(one.texts), one.what)
-                for row, text in one.texts.items():
-                    columns[one.position][row] = text
+        for batch in self._batches():
+            columns, inexact = batch.exact(self._columns)
+            for column_values in inexact:
+                if self._columns[column_values.position].name == self.identity.cursor:
+                    raise inexact_error(
+                        self.identity.stream,
+                        self._columns[column_values.position],
+                        len(column_values.texts),
+                        column_values.what,
+                    )
+                for row, text in column_values.texts.items():
+                    columns[column_values.position][row] = text
             yield columns
 
-    def _stored(self) -> Iterator[_StoredRows]:
+    def _batches(self) -> Iterator[_StoredRows]:
         try:
             with closing(open_sqlite(self.path)) as connection:
                 cursor = connection.execute(self.sql)
@@ -159,9 +164,9 @@ class _StoredRows:
         exact: list[list[Any]] = []
         inexact: list[InexactValues] = []
         for position, values in enumerate(zip(*self.rows, strict=True)):
-            converted, wrong = _convert(values, columns[position].type)
+            converted, misfits = _convert(values, columns[position].type)
             exact.append(converted)
-            inexact += (InexactValues(position, f"stored as {what}", texts) for what, texts in wrong.items())
+            inexact += (InexactValues(position, f"stored as {what}", texts) for what, texts in misfits.items())
         return exact, inexact
 
     def row_texts(self, row: int) -> RowTexts:
@@ -171,14 +176,14 @@ class _StoredRows:
 def _convert(values: Sequence[Value], type_: str) -> tuple[list[Any], dict[str, dict[int, str]]]:
     convert = converter(type_)
     converted = []
-    wrong: dict[str, dict[int, str]] = {}
+    misfits: dict[str, dict[int, str]] = {}
     for row, value in enumerate(values):
         try:
             converted.append(convert(value))
         except ValueError:
             converted.append(None)
-            wrong.setdefault(_storage_class(value), {})[row] = sql_text(value) or ""
-    return converted, wrong
+            misfits.setdefault(_storage_class(value), {})[row] = sql_text(value) or ""
+    return converted, misfits
 
 
 def _storage_class(value: Value) -> str:

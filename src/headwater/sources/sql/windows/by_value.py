@@ -17,7 +17,7 @@ from headwater.sources.sql import statements
 from headwater.sources.sql.database import Division, Limits, Outcome, Relation, Stream, Subject, View
 from headwater.sources.sql.statements import count_of
 from headwater.sources.sql.windows.digests import DigestSplit, flagged_digests
-from headwater.sources.sql.windows.watermark import check_nulls, parse_value, start_value, strategy_changed
+from headwater.sources.sql.windows.watermark import check_nulls, parse_value, start_value, strategy_warnings
 
 if TYPE_CHECKING:
     from headwater.sources.sql.dialects import Condition
@@ -39,7 +39,7 @@ class ByDigest:
         relation, subject, start = stream.relation, stream.relation.subject, stream.start
         before = _StartRange.of(stream)
         top = top_value(relation, view, before.low)
-        changed = strategy_changed(relation, start, start and start.snapshot)
+        changed = strategy_warnings(relation, start, start and start.snapshot)
         warnings = (*relation.warnings, *changed, *_check_all_nulls(stream, view, news=top is not None))
         value, cut = (start.value if start else None), False
         if top is not None:
@@ -53,8 +53,8 @@ class ByDigest:
             return Outcome(None, why=relation.why, warnings=warnings)
         return Outcome(_mark(subject, after, digests), newer + late, cut, relation.why, warnings)
 
-    def place(self, stream: Stream, view: View) -> ColumnMark:
-        """Every row that exists counts as read."""
+    def latest_mark(self, stream: Stream, view: View) -> ColumnMark:
+        """Every existing row counts as read."""
         before, value = _StartRange(), top_value(stream.relation, view, None)
         after = _EndRange(before.next_since(stream, value), value)
         digests, _ = _digests(stream, view, before, after)
@@ -118,7 +118,7 @@ class _StartRange:
         return cls(start.edge.since, start.value, start.edge.rows, start.value)
 
     def next_since(self, stream: Stream, value: CursorValue | None) -> CursorValue | None:
-        """Where the next range begins: never below this one, because no mark has digests of the rows there."""
+        """Where the next range begins: never below this one, as no mark has digests of the rows there."""
         if value is None:
             return None
         cursor_type = stream.relation.subject.cursor_type
@@ -210,14 +210,14 @@ def below_by(value: CursorValue, late: str | LookbackSettings, cursor_type: Curs
         return decimal.Decimal(value) - number  # type: ignore[arg-type]
     if number is not None and cursor_type is CursorType.INTEGER and number == int(number):
         return int(value) - int(number)  # type: ignore[arg-type]
-    fitting = {
+    expected = {
         CursorType.INTEGER: "a whole number, such as 1000",
         CursorType.DECIMAL: "a number, such as 12.5",
         CursorType.STRING: "none: a string has no distance; use an id or a time as cursor",
         CursorType.UUID: "none: a UUID has no distance; use an id or a time as cursor",
     }.get(cursor_type, "a duration, such as 10m")
     raise InputError(
-        f"{stream}: lookback {distance} does not fit a cursor of type {cursor_type.value}", hint=f"write {fitting}"
+        f"{stream}: lookback {distance} does not fit a cursor of type {cursor_type.value}", hint=f"write {expected}"
     )
 
 
@@ -247,7 +247,7 @@ class ByValue:
         rows = count_of(view, subject, statements.value_window(subject, low, value))
         return Outcome(ColumnMark(subject.cursor, subject.cursor_type, value), rows, cut, relation.why, warnings)
 
-    def place(self, stream: Stream, view: View) -> ColumnMark:
+    def latest_mark(self, stream: Stream, view: View) -> ColumnMark:
         subject = stream.relation.subject
         return ColumnMark(subject.cursor, subject.cursor_type, top_value(stream.relation, view, None))
 

@@ -24,7 +24,7 @@ _EPOCH_INSTANT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @runtime_checkable
 class ReadsValues(Protocol):
-    """A split that can be read without Arrow, whose import takes a poll longer than all the rest."""
+    """A split that a poll reads without Arrow, whose import would take longer than the poll."""
 
     def read_values(self) -> Iterator[list[list[Any]]]:
         """The rows as Python values, in batches, column by column; a value that its type cannot hold, as text."""
@@ -46,7 +46,7 @@ class DigestSplit:
 
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
         if isinstance(self.inner, ReadsExactBatches):
-            return exact_rows(self._parts(self.inner), self.inner.identity, on_reject)
+            return exact_rows(self._exact_batches(self.inner), self.inner.identity, on_reject)
         return self._batches()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -56,10 +56,10 @@ class DigestSplit:
             if any(new):
                 yield batch.select(range(len(self.columns))).filter(new)
 
-    def _parts(self, inner: ReadsExactBatches) -> Iterator[ExactBatch]:
+    def _exact_batches(self, inner: ReadsExactBatches) -> Iterator[ExactBatch]:
         digests = RowDigests()
-        for part in inner.read_exact():
-            rows = part.select(self._new_rows(digests, _overlaid(part)))
+        for batch in inner.read_exact():
+            rows = batch.select(self._new_rows(digests, _values_and_texts(batch)))
             yield replace(rows, batch=rows.batch.select(range(len(self.columns))))
 
     def _new_rows(self, digests: RowDigests, columns: Sequence[Sequence[Any]]) -> list[bool]:
@@ -77,18 +77,20 @@ def flagged_digests(split: Split) -> Iterator[tuple[list[str], list[int], list[i
         batches = split.read_values()
     else:
         batches = (
-            map(_overlaid, split.read_exact()) if isinstance(split, ReadsExactBatches) else map(_values, split.read())
+            map(_values_and_texts, split.read_exact())
+            if isinstance(split, ReadsExactBatches)
+            else map(_values, split.read())
         )
     for *values, start_flags, end_flags in batches:
         yield digests.of(values), start_flags, end_flags
 
 
-def _overlaid(part: ExactBatch) -> list[list[Any]]:
-    """The values of a part, and the texts of those that it could not hold: such rows have digests, too."""
-    values = _values(part.batch)
-    for one in part.inexact:
-        for row, text in one.texts.items():
-            values[one.position][row] = text
+def _values_and_texts(batch: ExactBatch) -> list[list[Any]]:
+    """The values of a batch, and texts for those that it cannot hold: such rows have digests, too."""
+    values = _values(batch.batch)
+    for inexact in batch.inexact:
+        for row, text in inexact.texts.items():
+            values[inexact.position][row] = text
     return values
 
 
@@ -105,15 +107,15 @@ class RowDigests:
     def of(self, columns: Sequence[Sequence[object]]) -> list[str]:
         digests = []
         for row in zip(*(map(canonical, values) for values in columns), strict=True):
-            digest = hashlib.blake2b(_packed(row), digest_size=_BYTES).hexdigest()
-            repeated = self._counts[digest]
+            digest = hashlib.blake2b(_pack(row), digest_size=_BYTES).hexdigest()
+            repeats = self._counts[digest]
             self._counts[digest] += 1
-            digests.append(f"{digest}#{repeated}" if repeated else digest)
+            digests.append(f"{digest}#{repeats}" if repeats else digest)
         return digests
 
 
 def canonical(value: object) -> bytes | None:
-    """A value as bytes that no other value of its type has, whatever library, in whatever version, read it."""
+    """A value as bytes that no other value of its type has, whichever library read it."""
     match value:
         case None | bytes():
             return value
@@ -125,10 +127,10 @@ def canonical(value: object) -> bytes | None:
         case dt.date():
             return b"%d" % (value - _EPOCH_DAY).days
         case decimal.Decimal():
-            return str(value or abs(value)).encode()  # there is one zero: Arrow does not know the negative one
+            return str(value or abs(value)).encode()  # Arrow has no negative zero
         case _:
             return str(value).encode()
 
 
-def _packed(row: Iterable[bytes | None]) -> bytes:
+def _pack(row: Iterable[bytes | None]) -> bytes:
     return b"".join(b"-" if value is None else b"%d:%s" % (len(value), value) for value in row)

@@ -36,7 +36,7 @@ from headwater.sources.sql.windows.watermark import (
     parse_value,
     rewind_hint,
     start_value,
-    strategy_changed,
+    strategy_warnings,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TransactionView(View, Protocol):
 
     @property
     def poll(self) -> TransactionPoll | None:
-        """Taken with a view for planning; None in a view for reading."""
+        """The poll of a view for planning; None in a view for reading."""
 
 
 class ByXid:
@@ -71,7 +71,7 @@ class ByXid:
         search = _Search(relation, start, bounds, poll.seen(relation, bounds))
         top = search.top(view)
         nulls = search.count_nulls(view) if relation.nullable_cursor else 0
-        changed = strategy_changed(relation, start, start and start.edge)
+        changed = strategy_warnings(relation, start, start and start.edge)
         warnings = (*relation.warnings, *poll.warnings, *changed, *check_nulls(relation, settings.nulls, nulls))
         new_nulls = nulls if settings.nulls == "read" else 0
         if top is None and not new_nulls:
@@ -79,12 +79,12 @@ class ByXid:
             return Outcome(end, 0, why=relation.why, warnings=warnings)
         value, cut = search.end_value(view, top, stream.limits)
         end = search.mark(value, cut=cut)
-        whole = start is None and bounds.floor is None and not cut and not settings.where
-        rows = relation.rows if whole else search.count(view, end) + new_nulls
+        is_full_read = start is None and bounds.floor is None and not cut and not settings.where
+        rows = relation.rows if is_full_read else search.count(view, end) + new_nulls
         return Outcome(end, rows, cut, relation.why, warnings)
 
-    def place(self, stream: Stream, view: View) -> ColumnMark:
-        """Rows of transactions that are open at this moment are from now on."""
+    def latest_mark(self, stream: Stream, view: View) -> ColumnMark:
+        """Rows of transactions that are open now count as new."""
         relation, (poll, fingerprint) = stream.relation, _poll(view)
         bounds = replace(poll.bounds(relation, Bounds(), fingerprint), placed=True)
         search = _Search(relation, None, bounds, poll.seen(relation, bounds))
@@ -101,8 +101,8 @@ class ByXid:
             conditions = [] if _is_whole_view(stream, bounds, view) else search.conditions(end)
             if rows is None:
                 rows = relation.rows if start is None else search.count(view, end)
-            for further, share in view.ranges(relation, conditions, rows, stream.limits):
-                sql = statements.read_rows(subject, relation.columns, [*further, *conditions])
+            for range_conditions, share in view.ranges(relation, conditions, rows, stream.limits):
+                sql = statements.read_rows(subject, relation.columns, [*range_conditions, *conditions])
                 splits.append(view.split(sql, relation, share))
         if stream.settings.nulls == "read" and relation.nullable_cursor:
             nulls = statements.snapshot_nulls(subject, start, end.snapshot)
@@ -131,9 +131,9 @@ def _poll(view: View) -> tuple[TransactionPoll, str]:
 
 
 def _is_whole_view(stream: Stream, bounds: Bounds, view: View) -> bool:
-    """Whether the window has every row of the view that it was planned in, so that the server need not compare them.
+    """True if the window has every row of its plan's view, so that the server need not compare them.
 
-    All rows of such a view are settled if no transaction ended while it was taken, and its end is the greatest value.
+    All rows of such a view are settled if no transaction ended during the poll, and its end is the greatest value.
     """
     if not isinstance(view, TransactionView) or view.poll is None or not view.poll.view:
         return False
@@ -231,12 +231,12 @@ def _check_same_server(stream: Stream, poll: TransactionPoll) -> None:
 
 
 class Strategy(Protocol):
-    """How windows are planned and read. Stateless: marks carry all that one poll passes to the next."""
+    """Plans and reads windows. Stateless: marks carry all that one poll passes to the next."""
 
     def plan(self, stream: Stream, view: View) -> Outcome:
         """The window after the stream's start, in a view for planning."""
 
-    def place(self, stream: Stream, view: View) -> ColumnMark:
+    def latest_mark(self, stream: Stream, view: View) -> ColumnMark:
         """The mark for "only rows from now on", in a view for planning."""
 
     def splits(self, stream: Stream, end: ColumnMark, view: View, rows: int | None) -> tuple[Split, ...]:

@@ -17,10 +17,10 @@ from headwater.sources.sql.database import Relation, Ticker
 _TIMES = (CursorType.TIMESTAMP, CursorType.TIMESTAMPTZ)
 
 
-def parse_value(relation: Relation, printed: object) -> CursorValue:
+def parse_value(relation: Relation, written: object) -> CursorValue:
     """The value of a text that the database made of a cursor. Refuses what a mark cannot hold (G8)."""
     cursor_type = relation.subject.cursor_type
-    text = printed if isinstance(printed, str) else str(printed)
+    text = written if isinstance(written, str) else str(written)
     if cursor_type is CursorType.TIMESTAMPTZ and relation.subject.dialect != "postgres":
         text += "+00:00"
     try:
@@ -59,8 +59,8 @@ def check_nulls(relation: Relation, setting: str, count: int) -> tuple[str, ...]
     return (f"{relation.stream}: {rows} without a value in the cursor {cursor} skipped (nulls: ignore)",)
 
 
-def strategy_changed(relation: Relation, start: ColumnMark | None, foreign: object) -> tuple[str, ...]:
-    """The warning where another strategy made the start: `foreign` is that strategy's part of the mark."""
+def strategy_warnings(relation: Relation, start: ColumnMark | None, foreign: object) -> tuple[str, ...]:
+    """The warning if another strategy made the start: `foreign` is that strategy's field of the mark."""
     if start is None or foreign is None:
         return ()
     text = "the mark was made with another setting of late; this window misses rows that commit late at or below it"
@@ -72,14 +72,14 @@ def rewound_marks(
 ) -> dict[str, ColumnMark]:
     """A value for all streams, or `stream=value[,stream=value]`; streams that are not named keep their mark.
 
-    `marks` are those whose transaction ids are still valid; the others are made anew from the value.
+    `marks` are those whose transaction ids are still valid; the others become new marks at the value.
     """
     streams = {relation.stream: relation for relation in relations}
     values = {} if single else _values_by_stream(text, streams)
     if not values:
         return {stream: _rewound_mark(relation, text, marks.get(stream)) for stream, relation in streams.items()}
-    moved = {stream: _rewound_mark(streams[stream], value, marks.get(stream)) for stream, value in values.items()}
-    return {**marks, **moved}
+    rewound = {stream: _rewound_mark(streams[stream], value, marks.get(stream)) for stream, value in values.items()}
+    return {**marks, **rewound}
 
 
 def _values_by_stream(text: str, streams: Mapping[str, Relation]) -> dict[str, str]:
@@ -134,7 +134,7 @@ def _rewound_mark(relation: Relation, text: str, mark: ColumnMark | None) -> Col
 # values are above `tick`. In the first case they are above the watermark that was stored for it, or, when the
 # previous poll did not list it, above the previous poll's tick. The low watermark is the least of these.
 #
-# What this rests on, and the catalog is asked for it: the sequence hands out numbers one by one upwards
+# The catalog must confirm the premise: the sequence hands out numbers one by one upwards
 # (CACHE 1, INCREMENT 1, no CYCLE), or the column's default is the clock. Numbers that applications reserve for
 # later, or set by hand below the sequence, need `late: scan`. A sequence or table that was reset is detected,
 # and one poll searches all of it. Sessions on a standby's primary cannot be listed: a standby needs the scan, too.
@@ -156,7 +156,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a mark stores beside its transaction ids; the JSON of `SeenTransactions.bounds`."""
+    """The rest of a mark by transaction ids: the JSON of `SeenTransactions.bounds`."""
 
     low: CursorValue | None = None  # no new row can appear at or below it; None: anywhere
     tick: CursorValue | None = None  # transactions that begin after this poll get greater values; None: unknown
@@ -214,7 +214,7 @@ class SettledTransactions:
 
     horizon: int
     pending: tuple[int, ...]
-    lowered: bool = False  # some settled ones are left out, because there were too many
+    lowered: bool = False  # some settled ones are missing, because there were too many
 
 
 @dataclass(frozen=True)
@@ -244,9 +244,9 @@ class TransactionPoll:
         return replace(bounds, low=low, tick=tick, open=watermarks)
 
     def seen(self, relation: Relation, bounds: Bounds) -> SeenTransactions:
-        """What a mark stores of this poll."""
-        stored = bounds.to_json(relation.subject.cursor_type)
-        return SeenTransactions(self.cluster, self.settled.horizon, self.settled.pending, stored)
+        """The mark's field for this poll."""
+        bounds_json = bounds.to_json(relation.subject.cursor_type)
+        return SeenTransactions(self.cluster, self.settled.horizon, self.settled.pending, bounds_json)
 
 
 def clock_tick(ticker: Ticker, now: dt.datetime) -> CursorValue:
@@ -302,7 +302,7 @@ def low_watermark(
 
 
 def was_reset(previous: Bounds, storage: str, tick: CursorValue | None, cursor_type: CursorType) -> bool:
-    """Whether the table or its sequence was reset since the previous poll, so that old values may repeat."""
+    """True if the table or its sequence was reset since the previous poll, so that old values may repeat."""
     if previous.storage and previous.storage != storage:
         return True
     order = cursor_type.order
