@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from pathlib import Path
-
 import pytest
 
 from headwater.model.faults import EVERY_CYCLE
 from headwater.testing.servers import door_to
-from tests.engine.shop import Shop, child_result
-from tests.support.wait import wait_until
+from tests.engine.shop import Shop
 
 pytestmark = pytest.mark.spark
 
@@ -22,51 +17,46 @@ PASSAGES = [f"{point}:{{}}:{n}" for point in POINTS for n in ((1, 2) if point in
 
 @pytest.fixture
 def shop(request, database, tmp_path, namespace, spark):
-    built = Shop.build(database, tmp_path, f"{namespace}.orders", request.param)
+    built = Shop(database, tmp_path, spark, f"{namespace}.orders", request.param)
     built.insert(30)
-    first = built.run(spark)
+    first = built.run()
     assert first.outcome == "landed", first.error
-    return built
+    yield built
+    built.close()
 
 
 @pytest.mark.parametrize("shop", ["append", "merge"], indirect=True)
 @pytest.mark.parametrize("passage", PASSAGES)
-def test_a_kill_at_any_point_is_repaired_by_one_more_run(shop, passage, spark):
+def test_a_kill_at_any_point_is_repaired_by_one_more_run(shop, passage):
     shop.insert(20)
     shop.update(below=10)
-    child = shop.start_child(spark, passage.format("kill"))
-    _, errors = child.communicate(timeout=120)
-    assert child.returncode == -signal.SIGKILL, f"the point was not reached: {errors}"
+    shop.kill_at(passage.format("kill"), "acknowledged")
     shop.insert(5)
-    result = shop.run_until_leased(spark)
+    result = shop.run_after_crash()
     assert result.outcome == "landed", result.error
     expected = shop.expected()
-    assert shop.in_lake(spark) == expected
+    assert shop.in_lake() == expected
     if shop.mode == "append":
         assert shop.in_files() == expected
-    assert shop.run(spark).outcome == "nothing new"
+    assert shop.run().outcome == "nothing new"
 
 
 @pytest.mark.parametrize("shop", ["append", "merge"], indirect=True)
-def test_a_writer_that_was_frozen_past_its_lease_cannot_publish(shop, spark):
+def test_a_writer_that_was_frozen_past_its_lease_cannot_publish(shop):
     """G4: stopped between writing and publishing, overtaken, woken up: nothing doubled, nothing turned back."""
     shop.insert(20)
     shop.update(below=10)
-    frozen = shop.start_child(spark, "land.written:stop:2")
-    wait_until(lambda: state_of(frozen.pid) == "T", seconds=90)
-    taken_over = shop.run_until_leased(spark)
+    frozen = shop.start("acknowledged", "land.written:stop:2")
+    frozen.wait_frozen()
+    taken_over = shop.run_after_crash()
     assert taken_over.outcome == "landed"
     assert taken_over.recovered
-    os.kill(frozen.pid, signal.SIGCONT)
-    woken = child_result(frozen)
+    frozen.wake()
+    (woken,) = frozen.results()
     assert woken["outcome"] == "failed"
     assert woken["error"]["code"] == "lease-lost"
-    assert shop.in_lake(spark) == shop.expected()
-    assert shop.run(spark).outcome == "nothing new"
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    assert shop.in_lake() == shop.expected()
+    assert shop.run().outcome == "nothing new"
 
 
 class ShutDoor:
@@ -89,13 +79,13 @@ def test_an_outage_at_any_point_is_repaired_by_one_more_run(
     port = int(database.split(":")[-1].split("/")[0])
     with door_to(port) as door:
         through_door = database.replace(f":{port}/", f":{door.port}/")
-        shop = Shop.build(
-            database, tmp_path, f"{namespace}.orders", "merge",
-            url=through_door if victim == "source" else None,
-            progress=through_door if victim == "store" else None,
+        shop = Shop(
+            database, tmp_path, spark, f"{namespace}.orders", "merge",
+            url=through_door if victim == "source" else "",
+            store=through_door if victim == "store" else "",
         )  # fmt: skip
         shop.insert(30)
-        assert shop.run(spark).outcome == "landed"
+        assert shop.run().outcome == "landed"
         shop.insert(20)
         shop.update(below=10)
         data = lake_folder / namespace.split(".")[1]
@@ -104,7 +94,7 @@ def test_an_outage_at_any_point_is_repaired_by_one_more_run(
             faults = ShutDoor(point, lambda: (data.rename(data.with_suffix(".away")), data.write_text("")))
         else:
             faults = ShutDoor(point, door.shut)
-        first = shop.run(spark, faults)
+        first = shop.run(faults)
         assert faults.reached
         if victim == "lake":
             data.unlink()
@@ -113,7 +103,7 @@ def test_an_outage_at_any_point_is_repaired_by_one_more_run(
             door.open()
         if first.outcome == "failed":
             assert first.error.retry == "later", first.error
-        again = shop.run_until_leased(spark)
+        again = shop.run_after_crash()
         assert again.outcome in {"landed", "nothing new"}, again.error
-        assert shop.in_lake(spark) == shop.expected()
-        assert shop.run(spark).outcome == "nothing new"
+        assert shop.in_lake() == shop.expected()
+        assert shop.run().outcome == "nothing new"

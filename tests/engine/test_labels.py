@@ -8,7 +8,7 @@ from headwater.engine.labels import labelled
 from headwater.model.faults import RehearsedFault
 from headwater.model.marks import LsnMark
 from headwater.model.stream_state import TableState
-from tests.engine.copied_source import CopiedSource, Lake, Step
+from tests.engine.change_source import ChangeSource, CurrentState, Step
 
 pytestmark = pytest.mark.spark
 
@@ -18,52 +18,50 @@ AFTER = Step(30, {s: [("u", 7, 2, "later")] for s in ("public.a", "public.b")})
 
 
 def test_all_tables_can_be_read_as_of_a_label(tmp_path, namespace, spark):
-    lake = Lake(tmp_path, namespace)
-    source = CopiedSource([COPY, CLOSING, AFTER])
+    lake = CurrentState(tmp_path, spark, namespace)
+    source = ChangeSource([COPY, CLOSING, AFTER])
     for _ in source.steps:
-        assert lake.run(spark, source).outcome == "landed"
-    assert lake.rows(spark, "a", "month-end") == {1: "new", 2: "old"}
-    assert lake.rows(spark, "b", "month-end") == {1: "old", 2: "old"}, (
-        "a table without changes in the window has it too"
-    )
-    assert lake.rows(spark, "a") == {1: "new", 2: "later"}
-    assert [why for _, why in lake.history()] == ["", "label month-end", ""]
+        assert lake.run(source=source).outcome == "landed"
+    assert lake.rows("a", "month-end") == {1: "new", 2: "old"}
+    assert lake.rows("b", "month-end") == {1: "old", 2: "old"}, "a table without changes in the window has it too"
+    assert lake.rows("a") == {1: "new", 2: "later"}
+    assert [why for _, why in lake.entries()] == ["", "label month-end", ""]
 
 
 @pytest.mark.parametrize("point", ["land.after", "label.before", "label.after", "advance.before", "advance.after"])
 def test_a_failure_around_labels_is_repaired_by_one_more_run(tmp_path, namespace, spark, point):
-    lake = Lake(tmp_path, namespace)
-    source = CopiedSource([COPY, CLOSING])
-    lake.run(spark, source)
-    broken = lake.run(spark, source, RehearsedFault(point, "sink", 1))
+    lake = CurrentState(tmp_path, spark, namespace)
+    source = ChangeSource([COPY, CLOSING])
+    lake.run(source=source)
+    broken = lake.run(RehearsedFault(point, "sink", 1), source)
     assert broken.outcome == "failed"
-    made = lake.tags(spark, "a")
+    made = lake.tags("a")
     assert bool(made) is (point in {"label.after", "advance.before", "advance.after"})
-    result = lake.run(spark, source)
+    result = lake.run(source=source)
     assert result.outcome == ("nothing new" if point == "advance.after" else "landed"), result.error
-    assert lake.tags(spark, "a") == (made or lake.tags(spark, "a"))
-    assert set(lake.tags(spark, "a")) == set(lake.tags(spark, "b")) == {"month-end"}
-    assert lake.rows(spark, "a", "month-end") == lake.rows(spark, "a") == {1: "new", 2: "old"}
+    assert lake.tags("a") == (made or lake.tags("a"))
+    assert set(lake.tags("a")) == set(lake.tags("b")) == {"month-end"}
+    assert lake.rows("a", "month-end") == lake.rows("a") == {1: "new", 2: "old"}
 
 
 def test_a_table_that_is_not_there_yet_is_left_out(tmp_path, namespace, spark):
-    lake = Lake(tmp_path, namespace)
+    lake = CurrentState(tmp_path, spark, namespace)
     only_one = Step(10, {"public.a": COPY.changes["public.a"]}, ("early",), tables={"public.b": TableState(1, 0)})
-    assert lake.run(spark, CopiedSource([only_one])).outcome == "landed"
-    assert set(lake.tags(spark, "a")) == {"early"}
+    assert lake.run(source=ChangeSource([only_one])).outcome == "landed"
+    assert set(lake.tags("a")) == {"early"}
 
 
 def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_path, namespace, spark):
-    lake = Lake(tmp_path, namespace)
+    lake = CurrentState(tmp_path, spark, namespace)
     copying = Step(20, CLOSING.changes, ("month-end",), tables={"public.b": TableState(1, 0, copied_to=5)})
-    source = CopiedSource([COPY, copying])
-    lake.run(spark, source)
-    result = lake.run(spark, source)
+    source = ChangeSource([COPY, copying])
+    lake.run(source=source)
+    result = lake.run(source=source)
     assert result.outcome == "landed", result.error
-    assert set(lake.tags(spark, "a")) == {"month-end"}
-    assert lake.tags(spark, "b") == {}
+    assert set(lake.tags("a")) == {"month-end"}
+    assert lake.tags("b") == {}
     assert result.warnings == ("label month-end: no tag for public.b: it is being copied",)
-    assert lake.history()[-1] == ("landed", "label month-end; no tag for public.b: it is being copied")
+    assert lake.entries()[-1] == ("landed", "label month-end; no tag for public.b: it is being copied")
 
 
 @pytest.mark.parametrize(

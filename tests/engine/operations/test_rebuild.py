@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from headwater.api import Pipeline, Project
-from headwater.config.load import load_project
 from headwater.testing.change_log import ChangeLog, Event
 from tests.support.stack import KafkaForTests
+from tests.support.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,21 +30,21 @@ def message(event: Event) -> dict:
     return {**rows, "source": {**source, "ts_us": 1_772_440_200_000_000 + major}, "op": event.op}
 
 
-class Shop:
+class Shop(World):
     """A topic that a log of changes goes to, and a pipeline with a log, a current state and a history."""
 
     def __init__(self, folder: Path, kafka: KafkaForTests, spark: SparkSession, namespace: str) -> None:
-        self.folder, self.spark, self.namespace, self.log = folder, spark, namespace, ChangeLog()
+        self.namespace, self.log = namespace, ChangeLog()
         self.topic = kafka.topic(partitions=1)
         self._producer, self._sent = Producer({"bootstrap.servers": kafka.brokers, "log_level": 0}), 0
         source = {"brokers": kafka.brokers, "topics": [self.topic], "format": "debezium"}
         sinks = [("log", "changes"), ("state", "merge"), ("history", "history")]
-        settings = {
-            "pipeline": self.topic,
-            "source": {"kafka": source},
-            "sinks": [{"iceberg": {"table": f"{namespace}.{name}", "mode": mode}} for name, mode in sinks],
-        }
-        (folder / "shop.yaml").write_text(json.dumps(settings))
+        super().__init__(
+            folder,
+            {"kafka": source},
+            [{"iceberg": {"table": f"{namespace}.{name}", "mode": mode}} for name, mode in sinks],
+            spark=spark,
+        )
 
     def send(self) -> None:
         for event in self.log.events[self._sent :]:
@@ -55,25 +54,19 @@ class Shop:
         self._sent = len(self.log.events)
         assert self._producer.flush(30) == 0
 
-    def open(self) -> tuple[Project, Pipeline]:
-        project = Project(load_project(self.folder), self.folder, spark=self.spark)
-        return project, project.pipelines([self.folder / "shop.yaml"])[0]
-
-    def run(self) -> None:
+    def land(self) -> None:
         self.send()
-        project, pipeline = self.open()
-        with project:
-            result = pipeline.run_once()
+        result = self.run()
         assert result.error is None, result.error
 
     def rows(self) -> dict[int, tuple[str, str]]:
-        found = self.spark.sql(f"SELECT id, note, body FROM {self.namespace}.state").collect()
-        return {row.id: (row.note, row.body) for row in found}
+        rows = self.select(f"SELECT id, note, body FROM {self.namespace}.state")
+        return {key: (note, body) for key, note, body in rows}
 
     def versions(self) -> list[tuple]:
         columns = "id, note, body, valid_from_position, valid_to_position"
-        found = self.spark.sql(f"SELECT {columns} FROM {self.namespace}.history").collect()
-        return sorted((*row[:3], int(row[3]), row[4] and int(row[4])) for row in found)
+        rows = self.select(f"SELECT {columns} FROM {self.namespace}.history")
+        return sorted((*row[:3], int(row[3]), row[4] and int(row[4])) for row in rows)
 
 
 @pytest.fixture
@@ -83,15 +76,14 @@ def shop(tmp_path: Path, kafka: KafkaForTests, spark: SparkSession, namespace: s
     made.log.insert(2, "b", "B")
     made.log.update(1, "c")
     made.log.move(2, 3, "d")
-    made.run()
+    made.land()
     return made
 
 
 def test_damaged_tables_are_made_anew_and_differences_are_shown_first(shop: Shop):
-    shop.spark.sql(f"UPDATE {shop.namespace}.state SET note = 'wrong' WHERE id = 1")
-    shop.spark.sql(f"DELETE FROM {shop.namespace}.history WHERE id = 1")
-    project, pipeline = shop.open()
-    with project:
+    shop.select(f"UPDATE {shop.namespace}.state SET note = 'wrong' WHERE id = 1")
+    shop.select(f"DELETE FROM {shop.namespace}.history WHERE id = 1")
+    with shop.pipeline() as pipeline:
         shown = []
         before = pipeline.rewind(None, why="a slip", rebuild=lambda found: bool(shown.extend(found)))
         assert [(one.added, one.lost) for one in shown] == [(1, 1), (2, 0)]
@@ -101,14 +93,13 @@ def test_damaged_tables_are_made_anew_and_differences_are_shown_first(shop: Shop
         assert [entry.why for entry in pipeline.history(1)] == ["a slip"]
     assert shop.rows() == shop.log.rows
     assert shop.versions() == shop.log.history()
-    assert "headwater_rebuild" not in str(shop.spark.sql(f"SELECT name FROM {shop.namespace}.state.refs").collect())
+    assert "headwater_rebuild" not in str(shop.select(f"SELECT name FROM {shop.namespace}.state.refs"))
 
 
 def test_a_plan_says_how_changes_come_into_their_tables(shop: Shop):
     shop.log.update(1, "f")
     shop.send()
-    project, pipeline = shop.open()
-    with project:
+    with shop.pipeline() as pipeline:
         foreseen = pipeline.explain_merge(pipeline.plan())
     assert [(one.sink, one.way) for one in foreseen] == [
         ("1:iceberg", "copy-on-write"),
@@ -119,23 +110,19 @@ def test_a_plan_says_how_changes_come_into_their_tables(shop: Shop):
 
 
 def test_changes_go_on_after_a_rebuild(shop: Shop):
-    shop.spark.sql(f"DELETE FROM {shop.namespace}.state")
-    project, pipeline = shop.open()
-    with project:
-        pipeline.rewind(None, why="emptied", rebuild=lambda _: True)
+    shop.select(f"DELETE FROM {shop.namespace}.state")
+    shop.rewind(None, rebuild=lambda _: True)
     shop.log.update(3, "e")
     shop.log.delete(1)
-    shop.run()
+    shop.land()
     assert shop.rows() == shop.log.rows == {3: ("e", "B")}
     assert shop.versions() == shop.log.history()
 
 
 def test_a_rebuild_up_to_a_position_lets_the_windows_after_it_land_again(shop: Shop):
-    project, pipeline = shop.open()
-    with project:
-        pipeline.rewind(f"{shop.topic}:0=2", why="look at the beginning", rebuild=lambda _: True)
+    shop.rewind(f"{shop.topic}:0=2", rebuild=lambda _: True)
     assert shop.rows() == {1: ("a", "A"), 2: ("b", "B")}
-    shop.run()
+    shop.land()
     assert shop.rows() == shop.log.rows
     assert shop.versions() == shop.log.history()
-    assert shop.spark.table(f"{shop.namespace}.log").count() == len(shop.log.events)
+    assert shop.select(f"SELECT count(*) FROM {shop.namespace}.log") == [(len(shop.log.events),)]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections import Counter
 
 import psycopg
 import pytest
 
-from headwater.api import Project
-from headwater.config.load import load_project
 from headwater.engine.operations.replay import Replayed
 from headwater.model.errors import HeadwaterError, SinkUnreachable
 from headwater.model.faults import EVERY_CYCLE
@@ -41,41 +38,34 @@ class PickyShop(Shop):
         with psycopg.connect(self.database) as connection:
             return Counter(id_ for (id_,) in connection.execute("SELECT id FROM orders WHERE amount = 'NaN'"))
 
-    def aside(self, spark) -> Counter:
-        rows = spark.sql(f"SELECT payload, row FROM {self.table}__rejects").collect()
-        found = Counter(int(json.loads(bytes(row.payload))["id"]) for row in rows)
-        assert found == Counter(json.loads(row.row)["id"] for row in rows)
-        return found
+    def aside(self) -> Counter:
+        rows = self.select(f"SELECT payload, row FROM {self.table}__rejects")
+        by_payload = Counter(int(json.loads(bytes(payload))["id"]) for payload, _ in rows)
+        assert by_payload == Counter(json.loads(row)["id"] for _, row in rows)
+        return by_payload
 
-    def replay(self, spark, faults=None) -> Replayed:
-        with Project(load_project(self.folder), self.folder, spark=spark, faults=faults) as project:
-            pipeline = project.pipelines([self.folder / "orders.yaml"])[0]
-            return pipeline.replay(pipeline.rejects())
-
-    def check(self, spark) -> None:
-        assert self.in_lake(spark) == self.expected()
+    def check(self) -> None:
+        assert self.in_lake() == self.expected()
         assert self.in_files() == self.expected()
-        assert self.aside(spark) == self.expected_aside()
+        assert self.aside() == self.expected_aside()
 
 
 @pytest.fixture
-def shop(database, tmp_path, namespace) -> PickyShop:
-    return PickyShop.build(database, tmp_path, f"{namespace}.orders", "append")
+def shop(database, tmp_path, namespace, spark) -> PickyShop:
+    return PickyShop(database, tmp_path, spark, f"{namespace}.orders", "append")
 
 
 @pytest.mark.parametrize("passage", PASSAGES)
-def test_a_kill_at_any_point_leaves_rows_and_rejects_to_one_more_run(shop, passage, spark):
+def test_a_kill_at_any_point_leaves_rows_and_rejects_to_one_more_run(shop, passage):
     shop.insert(12)
-    assert shop.run(spark).outcome == "landed"
+    assert shop.run().outcome == "landed"
     shop.insert(14)
-    child = shop.start_child(spark, passage)
-    _, errors = child.communicate(timeout=180)
-    assert child.returncode == -signal.SIGKILL, f"the point was not reached: {errors}"
+    shop.kill_at(passage, "acknowledged")
     shop.insert(5)
-    result = shop.run_until_leased(spark)
+    result = shop.run_after_crash()
     assert result.outcome == "landed", result.error
-    shop.check(spark)
-    assert shop.run(spark).outcome == "nothing new"
+    shop.check()
+    assert shop.run().outcome == "nothing new"
 
 
 @pytest.fixture(params=["in this process", "in Spark's workers"])
@@ -84,15 +74,14 @@ def anywhere(request, monkeypatch) -> None:
         monkeypatch.setattr(over_rows, "SMALL_WINDOW", -1)
 
 
-def test_workers_and_many_splits_set_the_same_rows_aside(shop, spark, anywhere):
-    path = shop.folder / "orders.yaml"
-    path.write_text(path.read_text().replace("cursor: id", "cursor: id, splits: 3"))
+def test_workers_and_many_splits_set_the_same_rows_aside(shop, anywhere):
+    shop.configure(source={"splits": 3})
     shop.insert(50)
-    assert shop.run(spark).to_json()["rows"] == {"read": 50, "landed": 40, "rejected": 10}
-    shop.check(spark)
+    assert shop.run().to_json()["rows"] == {"read": 50, "landed": 40, "rejected": 10}
+    shop.check()
 
 
-def test_rows_alike_in_a_table_without_a_key_are_as_many_rejects_over_splits_and_windows(shop, spark):
+def test_rows_alike_in_a_table_without_a_key_are_as_many_rejects_over_splits_and_windows(shop):
     shop.insert(10)
     with psycopg.connect(shop.database) as connection:
         connection.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
@@ -103,14 +92,13 @@ def test_rows_alike_in_a_table_without_a_key_are_as_many_rejects_over_splits_and
                 "INSERT INTO orders (amount, note) SELECT 1, repeat('x', 100) FROM generate_series(1, 300)"
             )
         connection.execute("ANALYZE orders")
-    path = shop.folder / "orders.yaml"
-    path.write_text(path.read_text().replace("cursor: id", "cursor: id, splits: 3, late: scan"))
-    assert shop.run(spark).rejected == 4
-    shop.check(spark)
+    shop.configure(source={"splits": 3, "late": "scan"})
+    assert shop.run().rejected == 4
+    shop.check()
     with psycopg.connect(shop.database) as connection:
         connection.execute("INSERT INTO orders OVERRIDING SYSTEM VALUE SELECT * FROM orders WHERE id = 5 LIMIT 1")
-    assert shop.run(spark).rejected == 1
-    shop.check(spark)
+    assert shop.run().rejected == 1
+    shop.check()
 
 
 class FailAt:
@@ -131,60 +119,56 @@ def mend(shop: PickyShop, *ids: int) -> None:
         connection.execute("UPDATE orders SET amount = 1 WHERE id = ANY(%s)", [list(ids)])
 
 
-def test_a_replay_lands_what_was_mended_and_keeps_the_rest(shop, spark):
+def test_a_replay_lands_what_was_mended_and_keeps_the_rest(shop):
     shop.insert(20)
-    shop.run(spark)
-    assert shop.replay(spark) == Replayed(tried=4, landed=0, left=4)
+    shop.run()
+    assert shop.replay() == Replayed(tried=4, landed=0, left=4)
     mend(shop, 5)
-    assert shop.replay(spark) == Replayed(tried=4, landed=1, left=3)
-    shop.check(spark)
+    assert shop.replay() == Replayed(tried=4, landed=1, left=3)
+    shop.check()
     mend(shop, 10)
-    assert shop.replay(spark) == Replayed(tried=3, landed=1, left=2)
-    shop.check(spark)
+    assert shop.replay() == Replayed(tried=3, landed=1, left=2)
+    shop.check()
     with psycopg.connect(shop.database) as connection:
         connection.execute("DELETE FROM orders WHERE id = 15")
-    assert shop.replay(spark) == Replayed(tried=2, landed=0, left=1)
-    shop.check(spark)
+    assert shop.replay() == Replayed(tried=2, landed=0, left=1)
+    shop.check()
 
 
-def test_rejects_of_many_windows_are_replayed_together_whatever_one_window_bears(shop, spark):
-    path = shop.folder / "orders.yaml"
-    path.write_text(f"max_rejects: 1{path.read_text()}")
+def test_rejects_of_many_windows_are_replayed_together_whatever_one_window_bears(shop):
+    shop.configure(max_rejects=1)
     for _ in range(3):
         shop.insert(5)
-        assert shop.run(spark).rejected == 1
+        assert shop.run().rejected == 1
     mend(shop, 10)
-    assert shop.replay(spark) == Replayed(tried=3, landed=1, left=2)
-    shop.check(spark)
+    assert shop.replay() == Replayed(tried=3, landed=1, left=2)
+    shop.check()
 
 
 @pytest.mark.parametrize(("point", "number"), [("land.published", 1), ("land.published", 2), ("land.published", 3)])
-def test_a_replay_that_broke_off_loses_nothing_that_still_fails(shop, spark, point, number):
+def test_a_replay_that_broke_off_loses_nothing_that_still_fails(shop, point, number):
     """What has no place yet must not be taken away because the sinks say that they hold this replay."""
     shop.insert(20)
-    shop.run(spark)
+    shop.run()
     mend(shop, 5)
     with pytest.raises(HeadwaterError):
-        shop.replay(spark, FailAt(point, number))
-    assert shop.replay(spark).left == 3
-    shop.check(spark)
+        shop.replay(FailAt(point, number))
+    assert shop.replay().left == 3
+    shop.check()
 
 
 class NotFinite(Shop):
     """A shop whose JSON files have no number for what the lake holds."""
 
-    @classmethod
-    def open(cls, database, folder, table) -> NotFinite:
-        shop = cls.build(database, folder, table, "append")
+    def __init__(self, database, folder, spark, table) -> None:
+        super().__init__(database, folder, spark, table, "append")
         with psycopg.connect(database) as connection:
             connection.execute("ALTER TABLE orders ADD COLUMN share float8")
-        shop.keep_files_as("json")
-        return shop
+        self.write_files_as("json")
 
-    def keep_files_as(self, kind: str) -> None:
-        lines = (self.folder / "orders.yaml").read_text().splitlines()
-        files = f"  - files: {{path: ./files, format: {kind}}}"
-        (self.folder / "orders.yaml").write_text("\n".join(files if "files:" in line else line for line in lines))
+    def write_files_as(self, kind: str) -> None:
+        _, lake = self.settings["sinks"]
+        self.configure(sinks=[{"files": {"path": "./files", "format": kind}}, lake])
 
     def insert(self, count: int) -> None:
         super().insert(count)
@@ -204,27 +188,26 @@ class NotFinite(Shop):
 
 
 def test_what_one_sink_cannot_keep_lands_in_the_others(database, tmp_path, namespace, spark, anywhere):
-    shop = NotFinite.open(database, tmp_path, f"{namespace}.orders")
+    shop = NotFinite(database, tmp_path, spark, f"{namespace}.orders")
     shop.insert(12)
-    result = shop.run(spark)
+    result = shop.run()
     assert result.outcome == "landed", result.error
     assert result.to_json()["rows"] == {"read": 12, "landed": 10, "rejected": 2}
     assert [(sink["sink"], sink["rows"]) for sink in result.to_json()["sinks"]] == [("1:files", 10), ("2:iceberg", 12)]
     assert shop.ids_in_files() == [n for n in range(1, 13) if n % 5]
-    assert shop.in_lake(spark) == shop.expected()
-    kept = spark.sql(f"SELECT sink, row, reason FROM {shop.table}__rejects ORDER BY row").collect()
-    assert [tuple(row) for row in kept] == [
+    assert shop.in_lake() == shop.expected()
+    assert shop.select(f"SELECT sink, row, reason FROM {shop.table}__rejects ORDER BY row") == [
         ("1:files", f'{{"id": {n}}}', "column share contains inf, which JSON cannot represent") for n in (10, 5)
     ]
 
 
 def test_what_a_sink_set_aside_is_replayed_in_that_sink_alone(database, tmp_path, namespace, spark):
-    shop = NotFinite.open(database, tmp_path, f"{namespace}.orders")
+    shop = NotFinite(database, tmp_path, spark, f"{namespace}.orders")
     shop.insert(12)
-    shop.run(spark)
-    assert PickyShop.replay(shop, spark) == Replayed(tried=2, landed=0, left=2)
-    shop.keep_files_as("csv")
-    assert PickyShop.replay(shop, spark) == Replayed(tried=2, landed=2, left=0)
+    shop.run()
+    assert shop.replay() == Replayed(tried=2, landed=0, left=2)
+    shop.write_files_as("csv")
+    assert shop.replay() == Replayed(tried=2, landed=2, left=0)
     assert shop.ids_in_files() == list(range(1, 13))
-    assert shop.in_lake(spark) == shop.expected()
-    assert PickyShop.replay(shop, spark) == Replayed(tried=0, landed=0, left=0)
+    assert shop.in_lake() == shop.expected()
+    assert shop.replay() == Replayed(tried=0, landed=0, left=0)

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import LeaseHeld
-from tests.engine.verify.test_verify_components import SqliteYard
-from tests.engine.verify.yard import Yard, found
+from tests.engine.verify.sql_table import PostgresTable, SqliteTable, differences
 
 pytestmark = pytest.mark.spark
 
@@ -44,12 +43,12 @@ def meanwhile(*work) -> Iterator[list[int]]:
     assert not failures, failures
 
 
-def damage(yard: Yard, where: str) -> None:
+def damage(items: PostgresTable, where: str) -> None:
     """By a hand that has to try again when a cycle comes between."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
-            yard.lake(f"DELETE FROM {{t}} WHERE {where}")
+            items.lake(f"DELETE FROM {{t}} WHERE {where}")
         except Exception as error:
             if "ValidationException" not in str(error) and "CommitFailed" not in str(error):
                 raise
@@ -58,10 +57,9 @@ def damage(yard: Yard, where: str) -> None:
     raise AssertionError("cycles left no room")
 
 
-def cycles(yard: Yard):
+def cycles(items: PostgresTable):
     def run() -> None:
-        project, pipeline = yard.open()
-        with project:
+        with items.pipeline() as pipeline:
             for _ in range(20):
                 result = pipeline.run_once()
                 assert result.error is None or isinstance(result.error, LeaseHeld), result.error
@@ -70,14 +68,16 @@ def cycles(yard: Yard):
 
 
 def test_postgres_with_writers_of_which_some_commit_late(database, tmp_path, spark, namespace):
-    yard = Yard(database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"})
-    yard.sql(
+    items = PostgresTable(
+        database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"}
+    )
+    items.sql(
         """CREATE TABLE items (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text,
            changed_at timestamptz NOT NULL DEFAULT clock_timestamp())""",
         "CREATE INDEX ON items (changed_at)",
         "INSERT INTO items (v) SELECT 'v' || n FROM generate_series(1, 3000) n",
     )
-    yard.run()
+    items.run()
     chance = random.Random(7)
 
     def write() -> None:
@@ -89,60 +89,64 @@ def test_postgres_with_writers_of_which_some_commit_late(database, tmp_path, spa
             )
             time.sleep(chance.random() * 0.2)  # the transaction stays open
 
-    with meanwhile(write, write, cycles(yard)) as counts:
+    with meanwhile(write, write, cycles(items)) as counts:
         for _ in range(6):
-            verified = yard.verify()
-            assert verified.is_equal, found(verified)
+            verified = items.verify()
+            assert verified.is_equal, differences(verified)
     assert min(counts) > 0
-    yard.run()
-    assert yard.verify().tables[0].waiting == 0
+    items.run()
+    assert items.verify().tables[0].waiting == 0
 
 
 def test_a_repair_while_writers_and_cycles_go_on(database, tmp_path, spark, namespace):
-    yard = Yard(database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"})
-    yard.sql(
+    items = PostgresTable(
+        database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"}
+    )
+    items.sql(
         "CREATE TABLE items (id bigint PRIMARY KEY, v int, changed_at timestamptz NOT NULL DEFAULT clock_timestamp())",
         "INSERT INTO items SELECT n, 0 FROM generate_series(1, 500) n",
     )
-    yard.run()
+    items.run()
     chance = random.Random(8)
 
     def write() -> None:
-        yard.sql(f"UPDATE items SET v = v + 1, changed_at = clock_timestamp() WHERE id % 20 = {chance.randrange(20)}")
+        items.sql(f"UPDATE items SET v = v + 1, changed_at = clock_timestamp() WHERE id % 20 = {chance.randrange(20)}")
 
-    with meanwhile(write, cycles(yard)):
+    with meanwhile(write, cycles(items)):
         for number in range(3):
-            damage(yard, f"id % 10 = {number}")
-            yard.repair()
-    yard.run()
-    assert yard.verify().is_equal
+            damage(items, f"id % 10 = {number}")
+            items.repair()
+    items.run()
+    assert items.verify().is_equal
     with psycopg.connect(database) as connection:
         assert (
-            sorted(yard.lake("SELECT id, v FROM {t}"))
+            sorted(items.lake("SELECT id, v FROM {t}"))
             == connection.execute("SELECT id, v FROM items ORDER BY 1").fetchall()
         )
 
 
 def test_sqlite_where_every_read_has_a_view_of_its_own(tmp_path, spark, namespace):
-    yard = SqliteYard("sqlite:///yard.db", tmp_path, spark, f"{namespace}.items", {"table": "items", "cursor": "seq"})
-    yard.sql(
+    items = SqliteTable(
+        "sqlite:///items.db", tmp_path, spark, f"{namespace}.items", {"table": "items", "cursor": "seq"}
+    )
+    items.sql(
         "PRAGMA journal_mode=WAL",
         "CREATE TABLE items (id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, v INTEGER)",
         "CREATE INDEX by_seq ON items (seq)",
         *(f"INSERT INTO items VALUES ({n}, {n}, 0)" for n in range(1, 400)),
     )
-    yard.run()
+    items.run()
     chance = random.Random(9)
 
     def write() -> None:
-        with closing(sqlite3.connect(tmp_path / "yard.db", timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(tmp_path / "items.db", timeout=30)) as connection, connection:
             connection.execute(
                 "UPDATE items SET v = v + 1, seq = (SELECT max(seq) FROM items) + 1 WHERE id = ?",
                 [chance.randrange(400)],
             )
         time.sleep(0.002)
 
-    with meanwhile(write, cycles(yard)):
+    with meanwhile(write, cycles(items)):
         for _ in range(4):
-            verified = yard.verify()
-            assert verified.is_equal, found(verified)
+            verified = items.verify()
+            assert verified.is_equal, differences(verified)

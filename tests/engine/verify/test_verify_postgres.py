@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.engine.verify.verify import VerifyRequest
-from tests.engine.verify.yard import Yard, found
+from tests.engine.verify.sql_table import PostgresTable, differences
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def yard(database, tmp_path, spark, namespace) -> Yard:
-    made = Yard(database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"})
+def items(database, tmp_path, spark, namespace) -> PostgresTable:
+    made = PostgresTable(
+        database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"}
+    )
     made.sql(
         """CREATE TABLE items (id bigint PRIMARY KEY, name text, price numeric(12,2), weight double precision,
            flag boolean, day date, changed_at timestamptz NOT NULL DEFAULT clock_timestamp(), raw bytea)""",
@@ -26,123 +27,119 @@ def yard(database, tmp_path, spark, namespace) -> Yard:
     return made
 
 
-def test_a_table_that_is_as_its_source_is_equal(yard: Yard):
-    verified = yard.verify()
+def test_a_table_that_is_as_its_source_is_equal(items: PostgresTable):
+    verified = items.verify()
     (one,) = verified.tables
     assert verified.is_equal
     assert (one.source_rows, one.table_rows, one.waiting, one.aside) == (3000, 3000, 0, 0)
     assert one.ranges > 1
 
 
-def test_every_kind_of_difference_is_found_and_repaired_exactly(yard: Yard):
-    yard.lake("DELETE FROM {t} WHERE id IN (5, 1700)")
-    yard.lake("UPDATE {t} SET name = NULL WHERE id = 9")
-    yard.lake("UPDATE {t} SET weight = weight + 1e-9 WHERE id = 1001")
-    yard.lake("INSERT INTO {t} SELECT 90001, name, price, weight, flag, day, changed_at, raw FROM {t} WHERE id = 8")
-    yard.lake("INSERT INTO {t} SELECT * FROM {t} WHERE id = 77")
+def test_every_kind_of_difference_is_found_and_repaired_exactly(items: PostgresTable):
+    items.lake("DELETE FROM {t} WHERE id IN (5, 1700)")
+    items.lake("UPDATE {t} SET name = NULL WHERE id = 9")
+    items.lake("UPDATE {t} SET weight = weight + 1e-9 WHERE id = 1001")
+    items.lake("INSERT INTO {t} SELECT 90001, name, price, weight, flag, day, changed_at, raw FROM {t} WHERE id = 8")
+    items.lake("INSERT INTO {t} SELECT * FROM {t} WHERE id = 77")
     expected = {"missing": [(5,), (1700,)], "different": [(9,), (77,), (1001,)], "extra": [(90001,)]}
-    assert found(yard.verify()) == expected
-    assert found(yard.verify(ranges=1)) == expected
-    repaired = yard.repair()
+    assert differences(items.verify()) == expected
+    assert differences(items.verify(ranges=1)) == expected
+    repaired = items.repair()
     assert [(one.landed, one.removed, one.left) for one in repaired.repaired] == [(5, 0, 0)]
-    assert found(yard.verify()) == {"extra": [(90001,)]}
-    again = yard.repair(delete_extra=True)
+    assert differences(items.verify()) == {"extra": [(90001,)]}
+    again = items.repair(delete_extra=True)
     assert [(one.landed, one.removed) for one in again.repaired] == [(0, 1)]
-    assert yard.verify().is_equal
-    assert yard.lake("SELECT count(*), sum(id) FROM {t}") == [(3000, 3000 * 3001 // 2)]
-    newest = yard.history()[0]
-    assert (newest.kind, newest.why) == ("repaired", f"verify of {yard.table}: 1 extra")
+    assert items.verify().is_equal
+    assert items.lake("SELECT count(*), sum(id) FROM {t}") == [(3000, 3000 * 3001 // 2)]
+    newest = items.history()[0]
+    assert (newest.kind, newest.why) == ("repaired", f"verify of {items.table}: 1 extra")
 
 
-def test_a_change_without_a_move_of_the_cursor_and_a_delete_are_told_apart(yard: Yard):
-    yard.run()  # once more, so that nothing is in flight below the mark
-    yard.sql("UPDATE items SET price = price + 1 WHERE id = 11", "DELETE FROM items WHERE id = 12")
-    shown = found(yard.verify())
+def test_a_change_without_a_move_of_the_cursor_and_a_delete_are_told_apart(items: PostgresTable):
+    items.run()  # once more, so that nothing is in flight below the mark
+    items.sql("UPDATE items SET price = price + 1 WHERE id = 11", "DELETE FROM items WHERE id = 12")
+    shown = differences(items.verify())
     assert shown.pop("extra") == [(12,)]
     assert shown in ({"different": [(11,)]}, {})  # above the low watermark the next window has it
-    yard.run()
-    assert "missing" not in found(yard.verify())
+    items.run()
+    assert "missing" not in differences(items.verify())
 
 
-def test_rows_that_no_window_has_brought_yet_are_not_judged(yard: Yard):
-    yard.sql(
+def test_rows_that_no_window_has_brought_yet_are_not_judged(items: PostgresTable):
+    items.sql(
         "INSERT INTO items (id, name) VALUES (5001, 'new')",
         "UPDATE items SET name = 'moved', changed_at = clock_timestamp() WHERE id IN (3, 4)",
     )
-    verified = yard.verify()
-    assert verified.is_equal, found(verified)
+    verified = items.verify()
+    assert verified.is_equal, differences(verified)
     assert verified.tables[0].waiting == 3
     assert verified.tables[0].table_rows == 2998
 
 
-def test_a_repair_does_not_turn_back_what_moved_on(yard: Yard):
-    yard.lake("UPDATE {t} SET name = 'wrong' WHERE id IN (1, 2, 3)")
-    yard.lake("DELETE FROM {t} WHERE id = 4")
+def test_a_repair_does_not_turn_back_what_moved_on(items: PostgresTable):
+    items.lake("UPDATE {t} SET name = 'wrong' WHERE id IN (1, 2, 3)")
+    items.lake("DELETE FROM {t} WHERE id = 4")
 
     def meanwhile(_) -> bool:
-        yard.sql(
+        items.sql(
             "UPDATE items SET name = 'newest', changed_at = clock_timestamp() WHERE id = 1",
             "DELETE FROM items WHERE id = 2",
         )
-        assert yard.run().rows == 1
-        yard.sql("UPDATE items SET name = 'to come', changed_at = clock_timestamp() WHERE id = 3")
+        assert items.run().rows == 1
+        items.sql("UPDATE items SET name = 'to come', changed_at = clock_timestamp() WHERE id = 3")
         return True
 
-    project, pipeline = yard.open()
-    with project:
-        pipeline.verify(repair=meanwhile)
-    rows = dict(yard.lake("SELECT id, name FROM {t} WHERE id <= 4"))
+    items.repair(meanwhile)
+    rows = dict(items.lake("SELECT id, name FROM {t} WHERE id <= 4"))
     assert rows == {1: "newest", 2: "wrong", 3: "wrong", 4: "item 4"}
-    yard.run()
-    assert found(yard.verify()) == {"extra": [(2,)]}
+    items.run()
+    assert differences(items.verify()) == {"extra": [(2,)]}
 
 
-def test_extra_rows_are_removed_only_if_the_source_still_does_not_have_them(yard: Yard):
-    yard.sql("DELETE FROM items WHERE id IN (20, 21)")
+def test_extra_rows_are_removed_only_if_the_source_still_does_not_have_them(items: PostgresTable):
+    items.sql("DELETE FROM items WHERE id IN (20, 21)")
 
     def meanwhile(_) -> bool:
-        yard.sql("INSERT INTO items (id, name) VALUES (20, 'back')")
+        items.sql("INSERT INTO items (id, name) VALUES (20, 'back')")
         return True
 
-    project, pipeline = yard.open()
-    with project:
-        verified = pipeline.verify(VerifyRequest(delete_extra=True), repair=meanwhile)
-    assert found(verified) == {"extra": [(20,), (21,)]}
+    verified = items.repair(meanwhile, delete_extra=True)
+    assert differences(verified) == {"extra": [(20,), (21,)]}
     assert verified.repaired[0].removed == 1
-    yard.run()
-    assert yard.verify().is_equal
-    assert yard.lake("SELECT id, name FROM {t} WHERE id IN (20, 21)") == [(20, "back")]
+    items.run()
+    assert items.verify().is_equal
+    assert items.lake("SELECT id, name FROM {t} WHERE id IN (20, 21)") == [(20, "back")]
 
 
-def test_a_row_that_cannot_be_kept_is_no_difference_and_is_never_removed(yard: Yard):
-    yard.run()
-    yard.sql("UPDATE items SET price = 'NaN', changed_at = clock_timestamp() WHERE id IN (30, 31)")
-    yard.run()
-    verified = yard.verify()
-    assert verified.is_equal, found(verified)
+def test_a_row_that_cannot_be_kept_is_no_difference_and_is_never_removed(items: PostgresTable):
+    items.run()
+    items.sql("UPDATE items SET price = 'NaN', changed_at = clock_timestamp() WHERE id IN (30, 31)")
+    items.run()
+    verified = items.verify()
+    assert verified.is_equal, differences(verified)
     assert verified.tables[0].aside == 2
-    yard.lake("DELETE FROM {t} WHERE id = 32")
-    yard.repair(delete_extra=True)
-    assert yard.lake("SELECT count(*) FROM {t} WHERE id IN (30, 31, 32)") == [(3,)]
+    items.lake("DELETE FROM {t} WHERE id = 32")
+    items.repair(delete_extra=True)
+    assert items.lake("SELECT count(*) FROM {t} WHERE id IN (30, 31, 32)") == [(3,)]
 
 
-def test_a_column_that_the_table_does_not_have_yet_differs_where_it_has_values(yard: Yard):
-    yard.run()
-    yard.sql("ALTER TABLE items ADD COLUMN note text", "UPDATE items SET note = 'n' WHERE id = 40")
-    yard.run()
-    shown = found(yard.verify())
+def test_a_column_that_the_table_does_not_have_yet_differs_where_it_has_values(items: PostgresTable):
+    items.run()
+    items.sql("ALTER TABLE items ADD COLUMN note text", "UPDATE items SET note = 'n' WHERE id = 40")
+    items.run()
+    shown = differences(items.verify())
     assert shown in ({}, {"different": [(40,)]})
-    yard.repair()
-    assert yard.verify().is_equal
+    items.repair()
+    assert items.verify().is_equal
     if shown:
-        assert yard.lake("SELECT note FROM {t} WHERE id = 40") == [("n",)]
+        assert items.lake("SELECT note FROM {t} WHERE id = 40") == [("n",)]
 
 
 def test_nothing_can_be_compared_before_anything_has_landed(database, tmp_path, spark, namespace):
-    yard = Yard(database, tmp_path, spark, f"{namespace}.t", {"table": "public.items", "cursor": "id"})
-    yard.sql("CREATE TABLE items (id bigint PRIMARY KEY)")
+    items = PostgresTable(database, tmp_path, spark, f"{namespace}.t", {"table": "public.items", "cursor": "id"})
+    items.sql("CREATE TABLE items (id bigint PRIMARY KEY)")
     with pytest.raises(Exception, match="nothing has landed yet"):
-        yard.verify()
+        items.verify()
 
 
 KEYS: dict[str, tuple[str, Callable[[int], str]]] = {
@@ -170,21 +167,21 @@ def test_keys_of_every_type(name, database, tmp_path, spark, namespace):
     columns, value = KEYS[name]
     key = [part.split()[0] for part in columns.split(", ")]
     rows = 2 if name == "boolean" else 60
-    yard = Yard(database, tmp_path, spark, f"{namespace}.t", {"table": "public.t", "cursor": "seq"})
-    yard.sql(
+    items = PostgresTable(database, tmp_path, spark, f"{namespace}.t", {"table": "public.t", "cursor": "seq"})
+    items.sql(
         f"CREATE TABLE t ({columns}, seq bigint NOT NULL, v text, PRIMARY KEY ({', '.join(key)}))",
         *(f"INSERT INTO t VALUES ({value(n)}, {n}, 'v' || {n})" for n in range(1, rows + 1)),
     )
-    yard.run()
-    assert yard.verify().is_equal
+    items.run()
+    assert items.verify().is_equal
     gone, other = (1, 2) if name == "boolean" else (17, 33)
-    yard.lake(f"DELETE FROM {{t}} WHERE seq = {gone}")
-    yard.lake(f"UPDATE {{t}} SET v = NULL WHERE seq = {other}")
-    verified = yard.verify(ranges=5)
+    items.lake(f"DELETE FROM {{t}} WHERE seq = {gone}")
+    items.lake(f"UPDATE {{t}} SET v = NULL WHERE seq = {other}")
+    verified = items.verify(ranges=5)
     assert verified.tables[0].counts == {"missing": 1, "different": 1, "extra": 0}
-    yard.sql("DELETE FROM t WHERE seq = 1" if name != "boolean" else "SELECT 1")
-    repaired = yard.repair(delete_extra=True)
+    items.sql("DELETE FROM t WHERE seq = 1" if name != "boolean" else "SELECT 1")
+    repaired = items.repair(delete_extra=True)
     assert repaired.repaired[0].landed == 2
     assert repaired.repaired[0].removed == (0 if name == "boolean" else 1)
-    assert yard.verify().is_equal
-    assert yard.lake("SELECT count(*) FROM {t}") == [(rows - (name != "boolean"),)]
+    assert items.verify().is_equal
+    assert items.lake("SELECT count(*) FROM {t}") == [(rows - (name != "boolean"),)]

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from headwater.api import Project
-from headwater.config.load import load_project
-from headwater.engine.result import CycleResult
-from headwater.model.progress import HistoryEntry
 from headwater.services.connect.client import ConnectClient
 from headwater.services.connect.templates import PostgresCapture, postgres_template
-from headwater.testing.crashes import expire_lease
 from tests.support.replication_slots import drop_slot
+from tests.support.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,15 +37,22 @@ CREATE PUBLICATION headwater FOR TABLE burst_bank.customer;
 LONG = "long " * 1000  # PostgreSQL keeps it beside the row, and does not send it where it did not change
 
 
-@dataclass
-class Bank:
-    """One database, its connector, and a pipeline of its own."""
+class Bank(World):
+    """One database, the topic of its connector, and a pipeline into three kinds of tables."""
 
-    database: str
-    topic: str
-    folder: Path
-    spark: SparkSession
-    namespace: str
+    def __init__(
+        self, folder: Path, spark: SparkSession, database: str, brokers: str, connector: str, namespace: str
+    ) -> None:
+        self.database, self.namespace = database, namespace
+        self.topic = f"{connector}.burst_bank.customer"
+        tables = [("customer_changes", "changes"), ("customer", "merge"), ("customer_history", "history")]
+        super().__init__(
+            folder,
+            {"kafka": {"brokers": brokers, "topics": [self.topic], "format": "debezium"}},
+            [{"iceberg": {"table": f"{namespace}.{table}", "mode": mode}} for table, mode in tables],
+            name=connector,
+            spark=spark,
+        )
 
     def execute(self, *statements: str) -> None:
         """Each in a transaction of its own."""
@@ -59,20 +60,9 @@ class Bank:
             for statement in statements:
                 connection.execute(statement)
 
-    def run_once(self) -> CycleResult:
-        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
-            return project.pipelines([self.folder / "bank.yaml"])[0].run_once()
-
-    def history(self) -> Sequence[HistoryEntry]:
-        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
-            return project.pipelines([self.folder / "bank.yaml"])[0].history(100)
-
-    def run(self) -> None:
-        """One cycle; a topic that is not there yet is nothing new, and a dead process's lease has run out."""
-        result = self.run_once()
-        if result.error is not None and result.error.code == "lease-held":
-            expire_lease(self.folder, self.topic.partition(".")[0])
-            result = self.run_once()
+    def cycle(self) -> None:
+        """One cycle; a topic that is not there yet is nothing new."""
+        result = self.run_after_crash()
         if result.error is not None and result.error.code != "source-unreachable":
             raise result.error
 
@@ -87,24 +77,21 @@ class Bank:
             return [column.name for column in cursor.description or ()]
 
     def consumed(self) -> list[tuple]:
-        return self.sql(f"SELECT {', '.join(self.columns)} FROM {self.namespace}.customer ORDER BY custkey")
+        return self.select(f"SELECT {', '.join(self.columns)} FROM {self.namespace}.customer ORDER BY custkey")
 
     def current_versions(self) -> list[tuple]:
         columns = ", ".join(self.columns)
-        return self.sql(f"SELECT {columns} FROM {self.namespace}.customer_history WHERE is_current ORDER BY custkey")
-
-    def sql(self, text: str) -> list[tuple]:
-        return [tuple(row) for row in self.spark.sql(text).collect()]
+        return self.select(f"SELECT {columns} FROM {self.namespace}.customer_history WHERE is_current ORDER BY custkey")
 
     def run_until(self, done: Callable[[], bool], seconds: float = 90) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.run()
-            if self.spark.catalog.tableExists(f"{self.namespace}.customer") and done():
+        """Cycles until it is true, or time is up: then the caller's assertion shows what differs."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.cycle()
+            if self.has_table(f"{self.namespace}.customer") and done():
                 return
-            time.sleep(0.2)
 
-    def catch_up(self) -> None:
+    def follow(self) -> None:
         """Until both ends are equal, row for row."""
         self.run_until(lambda: self.has_columns() and self.consumed() == self.source())
         assert self.consumed() == self.source()
@@ -138,24 +125,8 @@ def bank(
     config["database.password"] = at.get("password") or "none"
     client = ConnectClient(connect)
     client.put(name, config)
-    (folder / "headwater.yaml").write_text("{}")
-    topic = f"{name}.burst_bank.customer"
-    (folder / "bank.yaml").write_text(
-        json.dumps(
-            {
-                "pipeline": name,
-                "lease": "2s",
-                "source": {"kafka": {"brokers": brokers, "topics": [topic], "format": "debezium"}},
-                "sinks": [
-                    {"iceberg": {"table": f"{namespace}.customer_changes", "mode": "changes"}},
-                    {"iceberg": {"table": f"{namespace}.customer", "mode": "merge"}},
-                    {"iceberg": {"table": f"{namespace}.customer_history", "mode": "history"}},
-                ],
-            }
-        )
-    )
     try:
-        yield Bank(database, topic, folder, spark, namespace)
+        yield Bank(folder, spark, database, brokers, name, namespace)
     finally:
         client.delete(name)
         drop_slot(database, name)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +13,9 @@ import pytest
 from headwater.model.faults import EVERY_CYCLE
 from headwater.services.stack.kafka import Connect, Kafka
 from headwater.services.stack.service import Service, running
-from headwater.testing.crashes import lend
 from tests.flows.debezium.bank import LONG, Bank, bank
 from tests.flows.debezium.topic_oracle import TopicOracle
-from tests.support.warm_processes import warm_programs
 
-CHILD = Path(__file__).parents[2] / "support" / "cycle_child.py"
 COLUMNS = "custkey, first_name, city, fico, registration_date, balance, notes"
 
 
@@ -67,33 +61,26 @@ def servers(folder: Path) -> Iterator[tuple[Service, Service]]:
         yield kafka, connect
 
 
-def killed_cycle(customers: Bank, fault: str) -> None:
-    environment = {**os.environ, **lend(customers.spark), "HEADWATER_FAULT": fault}
-    command = [warm_programs().child, str(CHILD), str(customers.folder / "bank.yaml")]
-    subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False)
-
-
 def everything_landed(customers: Bank, kafka: Service) -> TopicOracle:
     """Run until the log holds every event of the topic; rejects of moved rows whose old partition lagged are replayed."""
-    end = time.monotonic() + 120
-    while True:
-        customers.run()
-        oracle = TopicOracle.of(kafka.address["brokers"], customers.topic)
-        log = f"{customers.namespace}.customer_changes"
-        landed = customers.sql(f"SELECT kafka_partition, kafka_offset FROM {log}")
-        if set(landed) == oracle.events or time.monotonic() > end:
-            assert sorted(landed) == sorted(oracle.events)
-            return oracle
+    log = f"SELECT kafka_partition, kafka_offset FROM {customers.namespace}.customer_changes"
+    brokers = kafka.address["brokers"]
+    customers.run_until(lambda: set(customers.select(log)) == TopicOracle.of(brokers, customers.topic).events, 120)
+    oracle = TopicOracle.of(brokers, customers.topic)
+    assert sorted(customers.select(log)) == sorted(oracle.events)
+    return oracle
 
 
 def check(customers: Bank, oracle: TopicOracle) -> None:
     wanted = sorted(tuple(row[name.strip()] for name in COLUMNS.split(",")) for row in oracle.rows.values())
-    found = customers.sql(f"SELECT {COLUMNS} FROM {customers.namespace}.customer ORDER BY custkey")
+    found = customers.select(f"SELECT {COLUMNS} FROM {customers.namespace}.customer ORDER BY custkey")
     assert found == wanted
-    current = customers.sql(f"SELECT {COLUMNS} FROM {customers.namespace}.customer_history WHERE is_current ORDER BY 1")
+    current = customers.select(
+        f"SELECT {COLUMNS} FROM {customers.namespace}.customer_history WHERE is_current ORDER BY 1"
+    )
     assert current == wanted
     columns = "custkey, valid_from_position, valid_to_position"
-    versions = customers.sql(f"SELECT {columns} FROM {customers.namespace}.customer_history")
+    versions = customers.select(f"SELECT {columns} FROM {customers.namespace}.customer_history")
     unit = 10**19
 
     def pair(position: object) -> tuple[int, int] | None:
@@ -116,8 +103,8 @@ def storm(rounds: int, seed: int, customers: Bank, kafka: Service, connect: Serv
             kafka.kill()
             teller.work(3)
             kafka.start()
-        killed_cycle(customers, f"{chance.choice(sorted(EVERY_CYCLE))}:kill")
-        customers.run()
+        customers.start("acknowledged", f"{chance.choice(sorted(EVERY_CYCLE))}:kill").wait()
+        customers.cycle()
 
 
 @pytest.mark.servers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from headwater.api import Project
-from headwater.config.load import load_project
 from tests.sources.debezium.reading import as_bytes, recorded_mysql
 from tests.support.stack import KafkaForTests
+from tests.support.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +27,7 @@ def test_tables_follow_mysql_through_compressed_transactions_a_snapshot_and_a_tr
     emptied = next(n for n, event in enumerate(events) if event["key"] is None)
     topic, state = kafka.topic(), f"{namespace}.state"
     source = {"brokers": kafka.brokers, "topics": [topic], "format": "debezium"}
-    sink = {"iceberg": {"table": state, "mode": "merge"}}
-    (tmp_path / "shop.yaml").write_text(json.dumps({"pipeline": topic, "source": {"kafka": source}, "sinks": [sink]}))
+    world = World(tmp_path, {"kafka": source}, [{"iceberg": {"table": state, "mode": "merge"}}], spark=spark)
     producer = Producer({"bootstrap.servers": kafka.brokers, "log_level": 0})
 
     def land(part: list[dict]) -> dict:
@@ -38,8 +35,7 @@ def test_tables_follow_mysql_through_compressed_transactions_a_snapshot_and_a_tr
             headers = [(name, value.encode()) for name, value in one["headers"]]
             producer.produce(topic, as_bytes(one["value"]), as_bytes(one["key"]), headers=headers)
         assert producer.flush(30) == 0
-        with Project(load_project(tmp_path), tmp_path, spark=spark) as project:
-            result = project.pipelines([tmp_path / "shop.yaml"])[0].run_once()
+        result = world.run()
         assert result.error is None, result.error
         return {row["id"]: row for row in spark.sql(f"SELECT * FROM {state}").collect()}
 

@@ -79,7 +79,7 @@ def customers(
 ) -> Iterator[tuple[Bank, str]]:
     with bank(connect, kafka.brokers, database, tmp_path, spark, namespace) as made:
         made.execute(f"INSERT INTO {TABLE} (custkey) VALUES (1)")
-        made.catch_up()
+        made.follow()
         yield made, kafka.brokers
 
 
@@ -109,11 +109,11 @@ def follows(customers: tuple[Bank, str], examples: int) -> Callable[[], None]:
                 f"INSERT INTO {TABLE} (custkey, city) VALUES (1, '{city}') "
                 "ON CONFLICT (custkey) DO UPDATE SET city = excluded.city"
             )
-        source.catch_up()
+        source.follow()
         log = f"SELECT kafka_partition, kafka_offset FROM {source.namespace}.customer_changes"
-        source.run_until(lambda: set(source.sql(log)) == TopicOracle.of(brokers, source.topic).events)
+        source.run_until(lambda: set(source.select(log)) == TopicOracle.of(brokers, source.topic).events)
         events = TopicOracle.of(brokers, source.topic).events
-        assert sorted(source.sql(log)) == sorted(events)
+        assert sorted(source.select(log)) == sorted(events)
 
     return go
 

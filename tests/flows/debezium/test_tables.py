@@ -32,13 +32,13 @@ def insert(number: int, name: str, notes: str = LONG) -> str:
 
 def test_the_tables_follow_the_source_through_everything_that_happens_to_it(customers: Bank):
     customers.execute(insert(1, "Ann"), insert(2, "Bob"), insert(3, "Cy"))
-    customers.catch_up()
+    customers.follow()
     customers.execute(
         "UPDATE burst_bank.customer SET fico = 712 WHERE custkey = 1",
         "DELETE FROM burst_bank.customer WHERE custkey = 2",
         "UPDATE burst_bank.customer SET custkey = 30, city = 'Salem' WHERE custkey = 3",
     )
-    customers.catch_up()
+    customers.follow()
     assert customers.source()[-1][-1] == LONG  # it never travelled again
     customers.execute(
         "BEGIN; INSERT INTO burst_bank.customer (custkey) VALUES (4), (5); "
@@ -49,10 +49,10 @@ def test_the_tables_follow_the_source_through_everything_that_happens_to_it(cust
         "ALTER TABLE burst_bank.customer ALTER fico TYPE integer",
         insert(6, "Dee").replace("')", "', 'bronze')"),
     )
-    customers.catch_up()
+    customers.follow()
     customers.execute("TRUNCATE burst_bank.customer", insert(1, "Eve").replace("')", "', 'new')"))
-    customers.catch_up()
+    customers.follow()
     learned = "; ".join(entry.why for entry in customers.history())
     assert "new column tier string" in learned
-    operations = customers.sql(f"SELECT DISTINCT _op FROM {customers.namespace}.customer_changes ORDER BY 1")
+    operations = customers.select(f"SELECT DISTINCT _op FROM {customers.namespace}.customer_changes ORDER BY 1")
     assert [op for (op,) in operations] in (["c", "d", "t", "u"], ["c", "d", "r", "t", "u"])

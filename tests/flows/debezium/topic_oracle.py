@@ -24,18 +24,18 @@ class TopicOracle:
 
     @classmethod
     def of(cls, brokers: str, topic: str) -> TopicOracle:
-        made, changes = cls(), []
+        oracle, changes = cls(), []
         for message in _messages(brokers, topic):
             if message.value() is None:
                 continue
             payload = json.loads(message.value())["payload"]
-            made.events.add((message.partition(), message.offset()))
+            oracle.events.add((message.partition(), message.offset()))
             changes.append((_position(payload), message.partition(), message.offset(), message, payload))
         changes.sort(key=lambda change: change[:3])
-        made._apply(changes)
-        return made
+        oracle.apply(changes)
+        return oracle
 
-    def _apply(self, changes: list[tuple[Any, ...]]) -> None:
+    def apply(self, changes: list[tuple[Any, ...]]) -> None:
         gone: dict[tuple[int, ...], dict[str, Any]] = {}
         begun: dict[int, tuple[int, ...]] = {}
         seen = set()
@@ -85,7 +85,7 @@ def _messages(brokers: str, topic: str) -> list[Any]:
     found, left = [], set(partitions)
     while left:
         for message in consumer.consume(1000, timeout=0.1):
-            if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
+            if message.error() and message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name for it
                 left.discard(message.partition())
             elif not message.error():
                 found.append(message)

@@ -3,84 +3,72 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
-from headwater.api import Project
-from headwater.config.load import load_project
-from headwater.engine.cycle import run_cycle
 from headwater.engine.result import CycleResult
-from headwater.engine.runner import ScheduledPipeline, _is_over
-from headwater.model.progress import Progress
+from headwater.engine.runner import run_all
 from tests.sources.debezium.reading import event, field, with_schema
 from tests.support.stack import KafkaForTests
-from tests.support.wait import wait_until
+from tests.support.world import Component, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.servers]
 
 ID = field("id", "int32")
 
 
-@dataclass
-class Topics:
+class Topics(World):
     """Three topics in one pipeline."""
 
-    kafka: KafkaForTests
-    folder: Path
-    namespace: str
-    spark: object
-
-    def build(self, source: str, more: str = "", mode: str = "append") -> Topics:
-        self.prefix = f"{self.kafka.topic(name='apart')}."
+    def __init__(self, folder: Path, spark: SparkSession, kafka: KafkaForTests, namespace: str) -> None:
+        self.namespace = namespace
+        self.prefix = f"{kafka.topic(name='apart')}."
         self.names = [self.prefix + name for name in "abc"]
         for name in self.names:
-            self.kafka.create(name, partitions=2)
-        (self.folder / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
-        self.write(source, more, mode)
-        return self
+            kafka.create(name, partitions=2)
+        self._producer = Producer({"bootstrap.servers": kafka.brokers, "log_level": 0})
+        super().__init__(
+            folder,
+            {"kafka": {"brokers": kafka.brokers, "topics": [f"{self.prefix}*"]}},
+            self._sinks("append"),
+            spark=spark,
+        )
 
-    def write(self, source: str, more: str = "", mode: str = "append") -> None:
-        (self.folder / "apart.yaml").write_text(f"""
-pipeline: apart
-{more}
-source:
-  kafka: {{brokers: "{self.kafka.brokers}", topics: ["{self.prefix}*"], {source}}}
-sinks:
-  - files: {{path: ./files}}
-  - iceberg: {{table: "{self.namespace}.{{table}}", mode: {mode}}}
-""")
+    def _sinks(self, mode: str) -> list[Component]:
+        return [{"files": {"path": "./files"}}, {"iceberg": {"table": f"{self.namespace}.{{table}}", "mode": mode}}]
+
+    def follow_json(self, **settings: object) -> None:
+        self.configure(source={"schema": "id bigint"}, **settings)
+
+    def follow_debezium(self, **settings: object) -> None:
+        source = {"format": "debezium", "debezium": {"key": ["id"], **settings}}
+        self.configure(source=source, sinks=self._sinks("merge"))
 
     def send(self, name: str, *values: object) -> None:
-        producer = Producer({"bootstrap.servers": self.kafka.brokers, "log_level": 0})
         for number, value in enumerate(values):
             body = value if isinstance(value, bytes) else json.dumps(value).encode()
-            producer.produce(self.prefix + name, body, partition=number % 2)
-        assert producer.flush(30) == 0
-
-    def run(self) -> CycleResult:
-        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
-            return project.pipelines([self.folder / "apart.yaml"])[0].run_once()
-
-    def progress(self) -> Progress:
-        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
-            return project.store.load("apart")
+            self._producer.produce(self.prefix + name, body, partition=number % 2)
+        assert self._producer.flush(30) == 0
 
     def ids(self, name: str) -> list[int]:
-        found = self.spark.sql(f"SELECT id FROM {self.namespace}.{name} ORDER BY id").collect()
-        return [row.id for row in found]
+        return [number for (number,) in self.select(f"SELECT id FROM {self.namespace}.{name} ORDER BY id")]
 
 
 @pytest.fixture
 def topics(kafka, tmp_path, namespace, spark) -> Topics:
-    return Topics(kafka, tmp_path, namespace, spark)
+    return Topics(tmp_path, spark, kafka, namespace)
 
 
 def test_a_topic_with_too_many_rejects_stops_no_other_and_its_rejects_are_its_own(topics: Topics):
-    topics.build("schema: 'id bigint'", "max_rejects: 1")
+    topics.follow_json(max_rejects=1)
     for name in "abc":
         topics.send(name, {"id": 1}, {"id": 2})
     assert topics.run().outcome == "landed"
@@ -96,7 +84,7 @@ def test_a_topic_with_too_many_rejects_stops_no_other_and_its_rejects_are_its_ow
     topics.send("c", {"id": 4})
     topics.run()
     assert [topics.ids(name) for name in "abc"] == [[1, 2, 3], [1, 2], [1, 2, 3, 4]]
-    topics.write("schema: 'id bigint'", "max_rejects: 10")
+    topics.follow_json(max_rejects=10)
     mended = topics.run()
     assert (mended.outcome, mended.rejected) == ("landed", 3)
     assert topics.progress().paused == ()
@@ -109,8 +97,7 @@ def change(number: int, kind: dict, value: object) -> dict:
 
 
 def test_a_topic_whose_columns_are_refused_is_left_out_of_windows_until_it_is_mended(topics: Topics):
-    debezium = "format: debezium, debezium: {{key: [id]{}}}"
-    topics.build(debezium.format(""), mode="merge")
+    topics.follow_debezium()
     for name in "abc":
         topics.send(name, change(1, field("v", "int32"), 5))
     assert topics.run().outcome == "landed"
@@ -126,38 +113,36 @@ def test_a_topic_whose_columns_are_refused_is_left_out_of_windows_until_it_is_me
     assert [topics.ids(name) for name in "abc"] == [[1, 2], [1], [1, 2]]
     again = topics.run()
     assert (again.outcome, again.windows, again.failed_streams) == ("failed", (), (topics.names[1],))
-    topics.write(debezium.format(", type_changes: new_column"), mode="merge")
+    topics.follow_debezium(type_changes="new_column")
     assert topics.run().outcome == "landed"
     assert topics.progress().paused == ()
     assert [topics.ids(name) for name in "abc"] == [[1, 2], [1, 2], [1, 2]]
 
 
 def test_a_running_pipeline_goes_on_beside_a_topic_that_waits(topics: Topics):
-    topics.build("schema: 'id bigint'", "max_rejects: 0\nevery: 1s")
+    topics.follow_json(max_rejects=0, every="1s")
     topics.send("b", b"no")
-    with Project(load_project(topics.folder), topics.folder, spark=topics.spark) as project:
-        opened = project.pipelines([topics.folder / "apart.yaml"])[0].open()
-        result = run_cycle(opened)
-        assert result.failed_streams == (topics.names[1],)
-        assert not _is_over(ScheduledPipeline(opened, "1s"), result, 0)
-        topics.send("a", {"id": 1})
+    results: list[CycleResult] = []
+    stop, deadline = threading.Event(), time.monotonic() + 90
 
-        def landed() -> bool:
-            run_cycle(opened)
-            return topics.spark.catalog.tableExists(f"{topics.namespace}.a") and topics.ids("a") == [1]
+    def report(result: CycleResult) -> None:
+        if not results:
+            topics.send("a", {"id": 1})
+        results.append(result)
+        # The topic is tried again less and less often: a cycle without it comes soon.
+        if result.outcome == "nothing new" or time.monotonic() > deadline:
+            stop.set()
 
-        wait_until(landed)
-        began = time.monotonic()
-        while (result := run_cycle(opened)).failed_streams:  # tried again less and less often
-            assert time.monotonic() - began < 60
-        assert (result.outcome, result.warnings[0].split(":")[0]) == ("nothing new", f"{topics.names[1]} is paused")
-        opened.close()
+    with topics.pipeline() as pipeline:
+        run_all([pipeline.scheduled()], stop, report)
+    assert results[0].failed_streams == (topics.names[1],)
+    assert topics.ids("a") == [1]
+    last = results[-1]
+    assert (last.outcome, last.warnings[0].split(":")[0]) == ("nothing new", f"{topics.names[1]} is paused")
 
 
 def test_a_topic_that_is_alone_stops_its_pipeline_as_before(topics: Topics):
-    topics.build("schema: 'id bigint'", "max_rejects: 0")
-    text = (topics.folder / "apart.yaml").read_text().replace(f'["{topics.prefix}*"]', topics.names[1])
-    (topics.folder / "apart.yaml").write_text(text)
+    topics.configure(source={"schema": "id bigint", "topics": topics.names[1]}, max_rejects=0)
     topics.send("b", b"no")
     result = topics.run()
     assert (result.outcome, result.failed_streams) == ("failed", ())

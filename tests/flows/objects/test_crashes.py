@@ -4,14 +4,12 @@ set aside; none is forgotten."""
 from __future__ import annotations
 
 import random
-import signal
-import time
 
 import pytest
 
 from headwater.engine.operations.replay import Replayed
 from headwater.model.faults import EVERY_CYCLE
-from tests.flows.objects.object_load import Arrivals
+from tests.flows.objects.json_objects import JsonObjects
 
 pytestmark = pytest.mark.spark
 
@@ -23,85 +21,80 @@ AROUND_PUBLISHING = ["land.written:kill:2", "land.published:kill:2", "advance.be
 
 @pytest.mark.parametrize("passage", PASSAGES)
 def test_a_kill_at_any_point_while_objects_are_replaced(tmp_path, namespace, passage, spark):
-    killed(Arrivals(tmp_path, f"{namespace}.objects", "replace_object"), passage, spark)
+    killed(JsonObjects(tmp_path, spark, f"{namespace}.objects", "replace_object"), passage)
 
 
 @pytest.mark.parametrize("passage", AROUND_PUBLISHING)
 def test_a_kill_around_publishing_while_objects_are_appended(tmp_path, namespace, passage, spark):
-    killed(Arrivals(tmp_path, f"{namespace}.objects", "append"), passage, spark)
+    killed(JsonObjects(tmp_path, spark, f"{namespace}.objects", "append"), passage)
 
 
-def killed(objects: Arrivals, passage: str, spark) -> None:
+def killed(objects: JsonObjects, passage: str) -> None:
     objects.add(30)
-    assert objects.run(spark).outcome == "landed"
+    assert objects.run().outcome == "landed"
     objects.add(20, damaged=3)
-    assert objects.run(spark).outcome == "landed"  # the damaged ones will be tried once more, and then be set aside
+    assert objects.run().outcome == "landed"  # the damaged ones will be tried once more, and then be set aside
     objects.update(5)
     objects.add(6, damaged=1)
-    child = objects.start_child(spark, passage)
-    _, errors = child.communicate(timeout=180)
-    assert child.returncode == -signal.SIGKILL, f"the point was not reached: {errors}"
+    objects.kill_at(passage)
     objects.add(5)
-    objects.run_to_the_end(spark)
-    objects.check(spark)
+    objects.catch_up()
+    objects.check()
 
 
 def test_a_damaged_object_that_is_mended_lands(tmp_path, namespace, spark):
-    objects = Arrivals(tmp_path, f"{namespace}.objects", "replace_object")
+    objects = JsonObjects(tmp_path, spark, f"{namespace}.objects", "replace_object")
     objects.add(10, damaged=4)
-    objects.run_to_the_end(spark)
-    objects.check(spark)
+    objects.catch_up()
+    objects.check()
     objects.mend()
-    objects.run_to_the_end(spark)
-    assert objects.in_lake(spark) == objects.expected()
+    objects.catch_up()
+    assert objects.in_lake() == objects.expected()
     assert objects.standings() == {"landed": 10}
 
 
 def test_objects_that_were_set_aside_are_replayed_by_a_window(tmp_path, namespace, spark):
-    objects = Arrivals(tmp_path, f"{namespace}.objects", "append")
+    objects = JsonObjects(tmp_path, spark, f"{namespace}.objects", "append")
     objects.add(10, damaged=4)
-    objects.run_to_the_end(spark)
-    assert objects.replay(spark) == Replayed(tried=4, landed=0, left=0, queued=4)
-    assert objects.aside(spark) == {}
-    objects.run_to_the_end(spark)
-    objects.check(spark)  # tried and set aside once more
+    objects.catch_up()
+    assert objects.replay() == Replayed(tried=4, landed=0, left=0, queued=4)
+    assert objects.aside() == {}
+    objects.catch_up()
+    objects.check()  # tried and set aside once more
     objects.mend()
-    objects.run_to_the_end(spark)
-    assert objects.replay(spark) == Replayed(tried=4, landed=0, left=0, queued=0)  # changed: they came by themselves
-    objects.run_to_the_end(spark)
-    objects.check(spark)
+    objects.catch_up()
+    assert objects.replay() == Replayed(tried=4, landed=0, left=0, queued=0)  # changed: they came by themselves
+    objects.catch_up()
+    objects.check()
 
 
 def test_a_rewind_reads_everything_again_and_doubles_nothing(tmp_path, namespace, spark):
-    objects = Arrivals(tmp_path, f"{namespace}.objects", "replace_object")
+    objects = JsonObjects(tmp_path, spark, f"{namespace}.objects", "replace_object")
     objects.add(60)
-    objects.run_to_the_end(spark)
+    objects.catch_up()
     objects.update(10)
-    objects.run_to_the_end(spark)
+    objects.catch_up()
     objects.rewind("start")
-    first = objects.run(spark)
+    first = objects.run()
     assert first.outcome == "landed"
-    objects.run_to_the_end(spark)
-    objects.check(spark)
+    objects.catch_up()
+    objects.check()
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mode", ["replace_object", "append"])
 def test_objects_arrive_while_processes_are_killed(tmp_path, namespace, mode, spark):
     """5,000 objects, one in a hundred damaged, updates in between; kills at every point and at any moment."""
-    objects = Arrivals(tmp_path, f"{namespace}.objects", mode, seed=7)
-    objects.path.write_text(objects.path.read_text().replace("max_objects: 40", "max_objects: 400"))
+    objects = JsonObjects(tmp_path, spark, f"{namespace}.objects", mode, max_objects=400, seed=7)
     chance = random.Random(7)
     for passage in (*PASSAGES, *(["any moment"] * 10)):
         objects.add(5_000 // (len(PASSAGES) + 10), damaged=2)
         if mode == "replace_object":
             objects.update(min(10, len(objects.good)))
-        child = objects.start_child(spark, "" if passage == "any moment" else passage)
         if passage == "any moment":
-            time.sleep(chance.uniform(0.5, 6.0))
-            child.kill()
-        child.communicate(timeout=300)
-        while (result := objects.run(spark)).error and result.error.code == "lease-held":
-            time.sleep(0.2)
-    objects.run_to_the_end(spark)
-    objects.check(spark)
+            objects.start().kill_after(chance.uniform(0.5, 6.0))
+        else:
+            objects.start(fault=passage).wait(300)
+        objects.run_after_crash()
+    objects.catch_up()
+    objects.check()

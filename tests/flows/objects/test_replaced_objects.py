@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.api import run_once
 from headwater.model.errors import TransformFailed
+from tests.support.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 
-@dataclass(frozen=True)
-class Watched:
+class ItemObjects(World):
     """A folder of JSON objects, and a pipeline that lands them."""
 
-    spark: object
-    folder: Path
-    table: str
+    def __init__(self, folder: Path, spark: SparkSession, table: str, **settings: str) -> None:
+        self.table = table
+        source = {"url": "in/", "deleted": "remove_rows", "schema": "item string"}
+        sinks = [{"iceberg": {"table": table, "mode": "replace_object"}}]
+        super().__init__(folder, {"objects": source}, sinks, spark=spark, **settings)
 
     def write(self, name: str, *items: str) -> None:
         target = self.folder / "in" / name
@@ -29,33 +33,24 @@ class Watched:
 
     def cycle(self) -> int:
         """Land what is new; how many rows went."""
-        landings = run_once(self.folder / "orders.yaml", spark=self.spark).landings
-        return sum(landing.proof.get("removed", 0) for landing in landings)
+        result = self.run()
+        if result.error:
+            raise result.error
+        return sum(landing.proof.get("removed", 0) for landing in result.landings)
 
-    def held(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for row in self.spark.table(self.table).orderBy("item").collect():
-            found.setdefault(row.object_url.rpartition("/in/")[2], []).append(row.item)
-        return found
+    def content(self) -> dict[str, list[str]]:
+        items: dict[str, list[str]] = {}
+        for url, item in self.select(f"SELECT object_url, item FROM {self.table} ORDER BY item"):
+            items.setdefault(url.rpartition("/in/")[2], []).append(item)
+        return items
 
 
 @pytest.fixture
-def watched(spark, namespace, tmp_path):
-    def build(**more: str) -> Watched:
-        settings = {
-            "pipeline": "orders",
-            "source": {"objects": {"url": "in/", "deleted": "remove_rows", "schema": "item string"}},
-            "sinks": [{"iceberg": {"table": f"{namespace}.orders", "mode": "replace_object"}}],
-        }
-        (tmp_path / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
-        (tmp_path / "orders.yaml").write_text(json.dumps({**settings, **more}))
-        return Watched(spark, tmp_path, f"{namespace}.orders")
-
-    return build
+def orders(spark, namespace, tmp_path) -> ItemObjects:
+    return ItemObjects(tmp_path, spark, f"{namespace}.orders")
 
 
-def test_objects_that_change_empty_or_vanish_take_their_rows_with_them(watched):
-    orders = watched()
+def test_objects_that_change_empty_or_vanish_take_their_rows_with_them(orders):
     orders.write("mon day.jsonl", "lamp", "chair")
     orders.write("tue.jsonl", "table")
     orders.write("wed.jsonl", "sofa")
@@ -65,32 +60,31 @@ def test_objects_that_change_empty_or_vanish_take_their_rows_with_them(watched):
     (orders.folder / "in" / "wed.jsonl").unlink()
     orders.write("thu.jsonl", "desk")
     assert orders.cycle() == 4
-    assert orders.held() == {"mon day.jsonl": ["lamp, green"], "thu.jsonl": ["desk"]}
+    assert orders.content() == {"mon day.jsonl": ["lamp, green"], "thu.jsonl": ["desk"]}
     assert orders.cycle() == 0
 
 
-def test_an_object_that_breaks_keeps_its_rows_until_it_is_mended(watched):
-    orders = watched()
+def test_an_object_that_breaks_keeps_its_rows_until_it_is_mended(orders):
     orders.write("mon.jsonl", "lamp", "chair")
     orders.write("tue.jsonl", "table")
     orders.cycle()
     (orders.folder / "in" / "mon.jsonl").write_bytes(b"\xff\x00 no text at all")
     orders.write("tue.jsonl", "table, round")
     assert orders.cycle() == 1
-    assert orders.held() == {"mon.jsonl": ["chair", "lamp"], "tue.jsonl": ["table, round"]}
+    assert orders.content() == {"mon.jsonl": ["chair", "lamp"], "tue.jsonl": ["table, round"]}
     orders.write("mon.jsonl", "lamp, mended")
     assert orders.cycle() == 2
-    assert orders.held() == {"mon.jsonl": ["lamp, mended"], "tue.jsonl": ["table, round"]}
+    assert orders.content() == {"mon.jsonl": ["lamp, mended"], "tue.jsonl": ["table, round"]}
 
 
-def test_a_transform_may_drop_rows_but_not_the_url(watched):
-    orders = watched(transform="SELECT upper(item) AS item, object_url FROM rows WHERE item <> 'chair'")
+def test_a_transform_may_drop_rows_but_not_the_url(orders):
+    orders.configure(transform="SELECT upper(item) AS item, object_url FROM rows WHERE item <> 'chair'")
     orders.write("mon.jsonl", "lamp", "chair")
     orders.cycle()
     orders.write("mon.jsonl", "chair")
     assert orders.cycle() == 1
-    assert orders.held() == {}
-    watched(transform="SELECT item FROM rows")
+    assert orders.content() == {}
+    orders.configure(transform="SELECT item FROM rows")
     orders.write("mon.jsonl", "sofa")
     with pytest.raises(TransformFailed, match="leaves out or renames 'object_url'"):
         orders.cycle()

@@ -17,8 +17,8 @@ import pytest
 from headwater.services.stack.postgres import NO_FSYNC, Postgres, client_program
 from headwater.services.stack.service import Service, running
 from headwater.sources.postgres.guard.wal_messages import PREFIX, label_note
-from tests.flows.postgres.captured_yard import Held, Load, Yard
-from tests.flows.postgres.ddl_load import TABLES, Shaping
+from tests.flows.postgres.captured_tables import CapturedTables, Content
+from tests.flows.postgres.load import TABLES, DdlLoad, Load
 
 pytestmark = pytest.mark.spark
 TPC_B = {
@@ -34,17 +34,17 @@ SHAPED = ("shifting", "parts")
 class Storm:
     """Loads that go on while servers and processes end."""
 
-    def __init__(self, yard: Yard, server: Service, spark, seed: int, rate: int) -> None:
-        self._yard, self._server, self._spark, self._rate = yard, server, spark, rate
+    def __init__(self, tables: CapturedTables, server: Service, seed: int, rate: int) -> None:
+        self._tables, self._server, self._rate = tables, server, rate
         self._chance = random.Random(seed)
         self._over = threading.Event()
-        self.cuts: dict[str, dict[str, Held]] = {}
+        self.cuts: dict[str, dict[str, Content]] = {}
         self.interrupted = 0
 
     def rage(self, kills: int) -> None:
         """That many kills, of Headwater and of PostgreSQL in turn, with a label before each."""
-        chance, yard = self._chance, self._yard
-        child = yard.start_child(self._spark)
+        chance, tables = self._chance, self._tables
+        child = tables.start("cycles")
         with self._loads():
             for number in range(kills):
                 time.sleep(chance.uniform(2, 6))
@@ -56,19 +56,17 @@ class Storm:
                     self._end_prepared()
                 else:
                     child.kill()
-                    child.wait()
-                    child = yard.start_child(self._spark)
+                    child = tables.start("cycles")
         child.kill()
-        child.wait()
 
     def _cut(self, name: str) -> None:
         """A label, and what all tables hold at it: they are locked, so that nothing commits in between."""
         while name not in self.cuts:
             try:
-                with psycopg.connect(self._yard.database) as connection:
+                with psycopg.connect(self._tables.database) as connection:
                     connection.execute("SET LOCAL deadlock_timeout = '100ms'")  # this one gives way, not the loads
-                    connection.execute(f"LOCK TABLE {', '.join(self._yard.keys)} IN SHARE MODE")
-                    held = dict(self._yard.seen_by(connection))
+                    connection.execute(f"LOCK TABLE {', '.join(self._tables.keys)} IN SHARE MODE")
+                    held = dict(self._tables.seen_by(connection))
                     connection.execute("SELECT pg_logical_emit_message(true, %s, %s)", [PREFIX, label_note(name)])
                 self.cuts[name] = held
             except psycopg.errors.DeadlockDetected:
@@ -87,17 +85,17 @@ class Storm:
                 load.join()
 
     def _nasty(self) -> None:
-        self._again_and_again(lambda seed: Load(self._yard.database, seed).work(5), 0.05)
+        self._again_and_again(lambda seed: Load(self._tables.database, seed).work(5), 0.05)
 
     def _shape(self) -> None:
-        self._again_and_again(lambda seed: Shaping(self._yard.database, seed).work(), 0.7)
+        self._again_and_again(lambda seed: DdlLoad(self._tables.database, seed).work(), 0.7)
 
     def _bench(self) -> None:
         """TPC-B from four clients; it ends with the server's sessions, and begins anew."""
         command = [client_program("pgbench"), "-n", "-c", "4", "-R", str(self._rate), "-T", "2", "--max-tries", "100"]
 
         def work(_: int) -> None:
-            ran = subprocess.run([*command, self._yard.database], capture_output=True, text=True, check=False)
+            ran = subprocess.run([*command, self._tables.database], capture_output=True, text=True, check=False)
             self.interrupted += ran.returncode != 0
 
         self._again_and_again(work, 0)
@@ -113,37 +111,39 @@ class Storm:
 
     def _end_prepared(self) -> None:
         """What was prepared when the server ended still holds its locks."""
-        with psycopg.connect(self._yard.database, autocommit=True) as connection:
+        with psycopg.connect(self._tables.database, autocommit=True) as connection:
             for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
                 connection.execute(f"{self._chance.choice(['COMMIT', 'ROLLBACK'])} PREPARED '{gid}'")
 
     def check(self) -> None:
-        yard, spark = self._yard, self._spark
-        yard.catch_up(spark)
-        yard.check(spark)
+        tables = self._tables
+        tables.land_all()
+        tables.check()
         for name, cut in self.cuts.items():
             for table, held in cut.items():
                 if table not in SHAPED:
-                    yard.check_table(spark, table, held, name)
+                    tables.check_table(table, held, name)
                 elif self._tagged(table, name):
-                    yard.check_table(spark, table, self._without_unseen(table, name, held), name)
+                    tables.check_table(table, self._without_unseen(table, name, held), name)
 
-    def _without_unseen(self, table: str, label: str, held: Held) -> Held:
+    def _without_unseen(self, table: str, label: str, held: Content) -> Content:
         """Without columns that were added before the label and dropped again before any row had a value in them.
 
         Neither the WAL nor a later look at the catalog shows such a column. It holds nothing but NULL.
         """
-        known = self._spark.sql(f"SELECT * FROM {self._yard.namespace}.{table} VERSION AS OF '{label}'").columns
+        known = self._tables.spark.sql(
+            f"SELECT * FROM {self._tables.namespace}.{table} VERSION AS OF '{label}'"
+        ).columns
         seen = [number for number, name in enumerate(held.columns) if name in known]
         unseen = [number for number, name in enumerate(held.columns) if name not in known]
         assert all(row[number] is None for row in held.rows for number in unseen), f"{table} {label}: {held.columns}"
         rows: Counter[tuple[object, ...]] = Counter()
         for row, times in held.rows.items():
             rows[tuple(row[number] for number in seen)] += times
-        return Held([held.columns[number] for number in seen], rows)
+        return Content([held.columns[number] for number in seen], rows)
 
     def _tagged(self, table: str, label: str) -> bool:
-        refs = self._spark.sql(f"SELECT name FROM {self._yard.namespace}.{table}.refs")
+        refs = self._tables.spark.sql(f"SELECT name FROM {self._tables.namespace}.{table}.refs")
         return label in {row.name for row in refs.collect()}
 
 
@@ -156,10 +156,13 @@ def storm(kills: int, seed: int, rate: int, folder: Path, spark, namespace: str)
             connection.execute(TABLES)
         where = folder / "project"
         where.mkdir()
-        yard = Yard.build(database, where, namespace, more={**TPC_B, "shifting": ("id",)})
-        yard.catch_up(spark)  # labels stand in the log, which begins with the slot
-        found = Storm(yard, server, spark, seed, rate)
-        found.rage(kills)
+        tables = CapturedTables(database, where, spark, namespace, more={**TPC_B, "shifting": ("id",)})
+        tables.land_all()  # labels stand in the log, which begins with the slot
+        found = Storm(tables, server, seed, rate)
+        try:
+            found.rage(kills)
+        finally:
+            tables.close()
         found.check()
         return found
 

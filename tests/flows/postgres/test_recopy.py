@@ -9,11 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.api import Project
-from headwater.config.load import load_project
 from headwater.services.stack.postgres import NO_FSYNC, Postgres
 from headwater.services.stack.service import Service, running
-from tests.flows.postgres.captured_yard import Load, Yard
+from tests.flows.postgres.captured_tables import CapturedTables
+from tests.flows.postgres.load import Load
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -27,13 +26,13 @@ def server(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def yard(server: Service, tmp_path: Path, namespace: str) -> Yard:
+def tables(server: Service, tmp_path: Path, namespace: str, spark) -> CapturedTables:
     (tmp_path / "project").mkdir()
-    return Yard.build(server.address["url"], tmp_path / "project", namespace)
+    return CapturedTables(server.address["url"], tmp_path / "project", spark, namespace)
 
 
-def lost(yard: Yard, server: Service) -> None:
-    with psycopg.connect(yard.database, autocommit=True) as connection:
+def lost(tables: CapturedTables, server: Service) -> None:
+    with psycopg.connect(tables.database, autocommit=True) as connection:
         for _ in range(6):
             connection.execute("CREATE TABLE filling AS SELECT repeat('x', 100) FROM generate_series(1, 100000)")
             connection.execute("SELECT pg_switch_wal()")
@@ -41,37 +40,37 @@ def lost(yard: Yard, server: Service) -> None:
         connection.execute("CHECKPOINT")
 
 
-def made_again(yard: Yard, server: Service) -> None:
-    yard.drop_slot()
-    Load(yard.database, 5).work(5)
-    with psycopg.connect(yard.database, autocommit=True) as connection:
-        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [yard.slot])
+def made_again(tables: CapturedTables, server: Service) -> None:
+    tables.drop_slot()
+    Load(tables.database, 5).work(5)
+    with psycopg.connect(tables.database, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [tables.slot])
 
 
-def restored(yard: Yard, server: Service) -> None:
+def restored(tables: CapturedTables, server: Service) -> None:
     """To what it was before the last transactions, which had landed."""
-    data = data_folder(yard)
+    data = data_folder(tables)
     server.stop()
     subprocess.run(["rm", "-rf", data], check=True)
     subprocess.run(["mv", f"{data}.copy", data], check=True)
     server.start()
 
 
-def data_folder(yard: Yard) -> str:
-    with psycopg.connect(yard.database) as connection:
+def data_folder(tables: CapturedTables) -> str:
+    with psycopg.connect(tables.database) as connection:
         return str(connection.execute("SHOW data_directory").fetchone()[0])
 
 
-def kept(yard: Yard, server: Service) -> None:
-    data = data_folder(yard)
+def back_up(tables: CapturedTables, server: Service) -> None:
+    data = data_folder(tables)
     server.stop()
     subprocess.run(["cp", "-a", data, f"{data}.copy"], check=True)
     server.start()
 
 
-def snapshots(yard: Yard, spark) -> list[int]:
-    names = [f"{yard.namespace}.{table}{kind}" for table in yard.keys for kind in ("", "_log", "_history")]
-    return [spark.sql(f"SELECT count(*) FROM {name}.snapshots").first()[0] for name in names]
+def snapshots(tables: CapturedTables) -> list[tuple]:
+    names = [f"{tables.namespace}.{table}{kind}" for table in tables.keys for kind in ("", "_log", "_history")]
+    return [tables.select(f"SELECT count(*) FROM {name}.snapshots")[0] for name in names]
 
 
 @pytest.mark.parametrize(
@@ -80,26 +79,25 @@ def snapshots(yard: Yard, spark) -> list[int]:
     ids=["lost", "made-again", "restored"],
 )
 def test_it_is_noticed_before_anything_is_written_and_a_new_copy_is_the_way_out(
-    yard: Yard, server: Service, spark, accident: Callable[[Yard, Service], None], told: str
+    tables: CapturedTables, server: Service, accident: Callable[[CapturedTables, Service], None], told: str
 ):
-    yard.catch_up(spark)
-    kept(yard, server)
-    Load(yard.database, 1).work(40)
-    yard.catch_up(spark)
-    yard.check(spark)
-    accident(yard, server)
-    Load(yard.database, 2).work(10)
-    before = snapshots(yard, spark)
+    tables.land_all()
+    back_up(tables, server)
+    Load(tables.database, 1).work(40)
+    tables.land_all()
+    tables.check()
+    accident(tables, server)
+    Load(tables.database, 2).work(10)
+    before = snapshots(tables)
     for _ in range(2):
-        result = yard.run(spark)
+        result = tables.run()
         assert result.error
         assert told in result.error.message
         assert "--to snapshot" in result.error.hint
-    assert snapshots(yard, spark) == before
-    with Project(load_project(yard.folder), yard.folder, spark=spark) as project:
-        project.pipelines([yard.folder / "yard.yaml"])[0].rewind("snapshot", why="the log is gone")
-    yard.catch_up(spark)
-    yard.check(spark)
-    Load(yard.database, 3).work(20)
-    yard.catch_up(spark)
-    yard.check(spark)
+    assert snapshots(tables) == before
+    tables.rewind("snapshot")
+    tables.land_all()
+    tables.check()
+    Load(tables.database, 3).work(20)
+    tables.land_all()
+    tables.check()

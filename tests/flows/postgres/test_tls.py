@@ -7,12 +7,11 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from headwater.api import Project
-from headwater.config.load import load_project
 from headwater.model.errors import SourceUnreachable
 from headwater.testing.servers import running_tls_postgres, why_no_tls
 from tests.sources.postgres.initial_copy.copy_rows import rows_of
 from tests.sources.sql.poller import Poller
+from tests.support.world import World
 
 pytestmark = pytest.mark.skipif(bool(why_no_tls()), reason=why_no_tls())
 ROWS = 20_001
@@ -60,32 +59,34 @@ def test_a_server_whose_certificate_nobody_vouches_for_is_not_read(server):
 
 @pytest.mark.spark
 def test_a_polled_table_an_initial_copy_and_a_slot_land(server, spark, namespace, tmp_path):
-    (tmp_path / "headwater.yaml").write_text("")
-    sources = {
-        "polled": f"sql: {{url: '{server.url()}', table: public.orders, cursor: id}}",
-        "captured": f"postgres: {{url: '{server.url()}', tables: [public.orders], slot: captured}}",
-    }
-    for name, source in sources.items():
-        key = ", key: [id]" if name == "polled" else ""
-        sink = f"iceberg: {{table: {namespace}.{name}, mode: merge{key}}}"
-        (tmp_path / f"{name}.yaml").write_text(f"pipeline: {name}\nsource: {{{source}}}\nsinks: [{{{sink}}}]\n")
+    polled = World(
+        tmp_path,
+        {"sql": {"url": server.url(), "table": "public.orders", "cursor": "id"}},
+        [{"iceberg": {"table": f"{namespace}.polled", "mode": "merge", "key": ["id"]}}],
+        name="polled",
+        spark=spark,
+    )
+    captured = World(
+        tmp_path,
+        {"postgres": {"url": server.url(), "tables": ["public.orders"], "slot": "captured"}},
+        [{"iceberg": {"table": f"{namespace}.captured", "mode": "merge"}}],
+        name="captured",
+        spark=spark,
+    )
 
-    def landed(name: str) -> tuple[int, Decimal]:
-        with Project(load_project(tmp_path), tmp_path, spark=spark) as project:
-            (pipeline,) = project.pipelines([tmp_path / f"{name}.yaml"])
-            while (result := pipeline.run_once()).outcome == "landed":
-                pass
-            assert result.error is None
-        return tuple(spark.sql(f"SELECT count(*), sum(price) FROM {namespace}.{name}").first())
+    def landed(world: World) -> tuple[int, Decimal]:
+        world.catch_up()
+        (total,) = world.select(f"SELECT count(*), sum(price) FROM {namespace}.{world.name}")
+        return total
 
     before = (ROWS, Decimal("50002500.00"))
-    assert (landed("polled"), landed("captured")) == (before, before)
+    assert (landed(polled), landed(captured)) == (before, before)
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(
             "UPDATE orders SET price = price + 1 WHERE id BETWEEN 1 AND 10; DELETE FROM orders WHERE id = 0"
         )
         connection.execute("INSERT INTO orders (id, price) VALUES (20001, 5)")
-    assert landed("captured") == (ROWS, before[1] + 15)
-    assert landed("polled")[0] == ROWS + 1  # which never hears of a delete
+    assert landed(captured) == (ROWS, before[1] + 15)
+    assert landed(polled)[0] == ROWS + 1  # which never hears of a delete
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute("SELECT pg_drop_replication_slot('captured')")

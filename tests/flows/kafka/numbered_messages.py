@@ -1,50 +1,40 @@
-"""A topic under load, a pipeline over it that is killed again and again, and the plain oracle of what must have landed."""
+"""A topic of numbered messages, a pipeline over it that is killed again and again, and the oracle of what must have landed."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from headwater.api import Project
-from headwater.config.load import load_project
-from headwater.engine.result import CycleResult
-from headwater.testing.crashes import expire_lease, lend
+from headwater.model.errors import HeadwaterError
+from tests.support.wait import wait_until
+from tests.support.world import World
 
-CHILD = Path(__file__).parents[2] / "support" / "cycles_child.py"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-@dataclass
-class KafkaLoad:
-    """Messages `{"n": …, "partition": …}` into one topic, landed in one table."""
+class NumberedMessages(World):
+    """Messages `{"n": …, "text": …}` in one topic, landed in one table."""
 
-    brokers: str
-    topic: str
-    folder: Path
-    table: str
-    spark: object
-
-    def write_pipeline(self, max_rows: int) -> None:
-        (self.folder / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
-        (self.folder / "load.yaml").write_text(f"""
-pipeline: load
-lease: 2s
-source:
-  kafka: {{brokers: "{self.brokers}", topics: {self.topic}, schema: "n bigint, text string", max_rows: {max_rows}, timeout: 60s}}
-sinks:
-  - iceberg: {{table: {self.table}}}
-""")
+    def __init__(
+        self, folder: Path, spark: SparkSession, brokers: str, topic: str, table: str, *, max_rows: int = 1_000
+    ) -> None:
+        self.brokers, self.topic, self.table = brokers, topic, table
+        source = {"brokers": brokers, "topics": topic, "schema": "n bigint, text string", "timeout": "60s"}
+        super().__init__(
+            folder,
+            {"kafka": {**source, "max_rows": max_rows}},
+            [{"iceberg": {"table": table}}],
+            name="messages",
+            spark=spark,
+        )
 
     def produce(self, count: int, partitions: int, start: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.brokers, "enable.idempotence": True, "log_level": 0})
@@ -84,11 +74,11 @@ sinks:
         admin = AdminClient({"bootstrap.servers": self.brokers, "log_level": 0})
         admin.create_partitions([NewPartitions(self.topic, total)])[self.topic].result(60)
 
-    def forget_landed(self, spark_rows: Counter) -> None:
-        """Retention takes the head of every partition, up to the last row that has landed."""
+    def delete_records(self, rows: Counter) -> None:
+        """Retention takes the head of every partition, up to the last of these rows."""
         admin = AdminClient({"bootstrap.servers": self.brokers, "log_level": 0})
         newest: dict[int, int] = {}
-        for partition, offset, _ in spark_rows:
+        for partition, offset, _ in rows:
             newest[partition] = max(offset, newest.get(partition, -1))
         cuts = [TopicPartition(self.topic, partition, offset + 1) for partition, offset in newest.items()]
         for future in admin.delete_records(cuts).values():
@@ -118,7 +108,7 @@ sinks:
         ended: set[int] = set()
         while len(ended) < len(partitions):
             for one in consumer.consume(1000, timeout=0.1):
-                if one.error() and one.error().code() == KafkaError._PARTITION_EOF:
+                if one.error() and one.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name for it
                     ended.add(one.partition())
                 elif not one.error():
                     found[one.partition(), one.offset(), json.loads(one.value())["n"]] += 1
@@ -126,42 +116,19 @@ sinks:
         return found
 
     def landed(self) -> Counter:
-        if not self.spark.catalog.tableExists(self.table):
+        if not self.has_table(self.table):
             return Counter()
-        rows = self.spark.sql(f"SELECT kafka_partition, kafka_offset, n FROM {self.table}").collect()
-        return Counter((row[0], row[1], row[2]) for row in rows)
+        return self.count(f"SELECT kafka_partition, kafka_offset, n FROM {self.table}")
 
-    def run(self) -> CycleResult:
-        with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
-            return project.pipelines([self.folder / "load.yaml"])[0].run_once()
+    def land_all(self) -> None:
+        """Catch up, though the broker may be away for a while."""
+        self.catch_up(outage=_broker_is_away, seconds=300)
 
-    def run_until_nothing_is_new(self, patience: int = 300) -> None:
-        until = time.monotonic() + patience
-        while time.monotonic() < until:
-            result = self.run()
-            if result.outcome == "nothing new":
-                return
-            if result.error and result.error.code == "lease-held":
-                expire_lease(self.folder, "load")
-            elif result.error:
-                assert result.error.code == "source-unreachable", result.error
-        raise AssertionError("the pipeline did not catch up")
-
-    def cycles_until_killed(self, after_cycles: int, seconds: float) -> None:
+    def kill_after_cycles(self, cycles: int, seconds: float) -> None:
         """A process that runs cycle after cycle; killed `seconds` after that many of them, wherever it is then."""
-        child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(self.folder / "load.yaml")],
-            env={**os.environ, **lend(self.spark)}, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        try:
-            assert child.stdout
-            for _ in range(after_cycles):
-                assert child.stdout.readline(), "the process ended by itself"
-            time.sleep(seconds)
-        finally:
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-            child.stdout.close()
+        child = self.start("cycles")
+        wait_until(lambda: len(child.cycles()) >= cycles, 120)
+        child.kill_after(seconds)
 
     def producing(self, count: int, partitions: int, start: int = 0) -> threading.Thread:
         thread = threading.Thread(target=self.produce, args=(count, partitions, start))
@@ -171,3 +138,7 @@ sinks:
 
 def message(number: int) -> bytes:
     return json.dumps({"n": number, "text": f"message {number}"}).encode()
+
+
+def _broker_is_away(error: HeadwaterError) -> bool:
+    return error.code == "source-unreachable"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.api import Project
-from headwater.config.load import load_project
-from headwater.engine.cycle import run_cycle
-from headwater.engine.result import CycleResult
-from headwater.model.faults import Faults, NoFaults
 from headwater.model.marks import LsnMark, Mark
 from headwater.model.protocols.source import Claim, Plan
 from headwater.model.rows import OP, POSITION, Changes, MemorySplit, Rows, change_fields, position
 from headwater.model.stream_state import TableState
 from headwater.model.window import Window
+from tests.support.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Change = tuple[str, int, int | None, str | None]  # operation, minor position, id, note
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), *change_fields()])
@@ -36,7 +36,7 @@ class Step:
 
 
 @dataclass
-class CopiedSource:
+class ChangeSource:
     """Gives its steps one after another. `lost`: what an earlier process planned can no longer be read."""
 
     steps: Sequence[Step]
@@ -78,39 +78,24 @@ def rows_of(stream: str, lsn: int, changes: Sequence[Change]) -> Rows:
     return Rows(stream, SCHEMA, ("id",), (POSITION,), (split,), changes=Changes(("id", "note")))
 
 
-@dataclass(frozen=True)
-class Lake:
+class CurrentState(World):
     """A pipeline over such a source, which merges into tables of the test's own."""
 
-    folder: Path
-    namespace: str
+    def __init__(self, folder: Path, spark: SparkSession, namespace: str) -> None:
+        self.namespace = namespace
+        super().__init__(
+            folder,
+            {"sql": {"url": "sqlite:///none.db", "table": "t", "cursor": "id"}},
+            [{"iceberg": {"table": f"{namespace}.{{table}}", "mode": "merge"}}],
+            spark=spark,
+        )
 
-    def run(self, spark, source: CopiedSource, faults: Faults | None = None) -> CycleResult:
-        """One cycle, as a process of its own would see it: nothing is known but what was stored."""
-        (self.folder / "headwater.yaml").write_text("progress: sqlite:///progress.db\n")
-        (self.folder / "copy.yaml").write_text(f"""
-pipeline: copy
-source: {{sql: {{url: "sqlite:///none.db", table: t, cursor: id}}}}
-sinks:
-  - iceberg: {{table: "{self.namespace}.{{table}}", mode: merge}}
-""")
-        with Project(load_project(self.folder), self.folder, spark=spark, faults=faults or NoFaults()) as project:
-            opened = project.pipelines([self.folder / "copy.yaml"])[0].open()
-            try:
-                return run_cycle(replace(opened, source=source))
-            finally:
-                opened.close()
+    def entries(self) -> list[tuple[str, str]]:
+        return [(entry.kind, entry.why) for entry in reversed(self.history())]
 
-    def history(self) -> list[tuple[str, str]]:
-        with Project(load_project(self.folder), self.folder) as project:
-            return [(entry.kind, entry.why) for entry in reversed(project.store.history("copy", 100))]
-
-    def rows(self, spark, table: str, version: str = "") -> dict[int, str]:
+    def rows(self, table: str, version: str = "") -> dict[int, str]:
         as_of = f" VERSION AS OF '{version}'" if version else ""
-        return {
-            row.id: row.note for row in spark.sql(f"SELECT id, note FROM {self.namespace}.{table}{as_of}").collect()
-        }
+        return dict(self.select(f"SELECT id, note FROM {self.namespace}.{table}{as_of}"))
 
-    def tags(self, spark, table: str) -> dict[str, int]:
-        found = spark.sql(f"SELECT name, snapshot_id FROM {self.namespace}.{table}.refs WHERE type = 'TAG'").collect()
-        return {row.name: row.snapshot_id for row in found}
+    def tags(self, table: str) -> dict[str, int]:
+        return dict(self.select(f"SELECT name, snapshot_id FROM {self.namespace}.{table}.refs WHERE type = 'TAG'"))
