@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,12 +57,13 @@ def test_a_level_that_lost_its_content_is_filled_again() -> None:
     assert empty.load("a").mark == mark(5)
 
 
-def test_the_second_level_answers_where_the_first_has_an_older_version() -> None:
-    first, second, last = MemoryProgress(), MemoryProgress(), CountingMemory()
+def test_the_second_level_answers_where_the_first_has_an_older_version(tmp_path: Path) -> None:
+    first, second, last = SqliteProgress(tmp_path / "first.db"), MemoryProgress(), CountingMemory()
     store = MultilevelProgress([first, second], last)
     lease = store.acquire("a", "me", 30)
     stored = advance(store, lease, 5)
-    first._records.clear()
+    with closing(sqlite3.connect(tmp_path / "first.db")) as database, database:
+        database.execute("DELETE FROM headwater_progress")
     loads = last.loads
     assert store.load("a") == stored
     assert last.loads == loads

@@ -8,7 +8,7 @@ import sys
 # In a process of its own: it changes what the collector sees.
 WORKER = """
 import gc, weakref
-from headwater.sinks.tasks import _run_items
+from headwater.sinks.tasks import run_items
 
 class Knot:
     def __init__(self):
@@ -21,7 +21,7 @@ def work(_item):
     return [b"done"]
 
 for _ in range(2):
-    assert list(_run_items(work, ["item"], [0])) == [b"done"]
+    assert list(run_items(work, ["item"], [0])) == [b"done"]
     frozen = gc.get_freeze_count()
     gc.collect()
     print(frozen > 10_000, [knot() is None for knot in knots])

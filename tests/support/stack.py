@@ -59,7 +59,7 @@ def _is_worker(config: pytest.Config) -> bool:
 
 def _base(config: pytest.Config) -> Path:
     """The run's folder: each worker has its own within the controller's."""
-    own: Path = config._tmp_path_factory.getbasetemp()
+    own: Path = config._tmp_path_factory.getbasetemp()  # noqa: SLF001 - pytest shows it to fixtures only, and hooks need it
     return own.parent if _is_worker(config) else own
 
 

@@ -162,7 +162,7 @@ def _own_session(jvm: Mapping[str, str]) -> None:
 
     os.environ.update(jvm)
     session = borrow().newSession()
-    SparkSession._instantiatedSession = SparkSession._activeSession = session
+    SparkSession._instantiatedSession = SparkSession._activeSession = session  # noqa: SLF001 - PySpark offers no other way
     make_default(session)
     for name in jvm:
         del os.environ[name]
@@ -170,9 +170,9 @@ def _own_session(jvm: Mapping[str, str]) -> None:
 
 def make_default(session: SparkSession) -> None:
     """Threads of the JVM that serve no session in particular use this one."""
-    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
-    sessions.setDefaultSession(session._jsparkSession)
-    sessions.setActiveSession(session._jsparkSession)
+    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession  # noqa: SLF001 - PySpark offers no other way
+    sessions.setDefaultSession(session._jsparkSession)  # noqa: SLF001 - PySpark offers no other way
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001 - PySpark offers no other way
 
 
 if __name__ == "__main__":

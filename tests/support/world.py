@@ -21,7 +21,7 @@ from headwater.api import Pipeline, Project
 from headwater.engine.cycle import run_cycle
 from headwater.engine.operations.replay import Replayed
 from headwater.engine.result import CycleResult
-from headwater.engine.verify.report import Verified
+from headwater.engine.verify.report import VerifyReport
 from headwater.engine.verify.verify import VerifyRequest
 from headwater.model.errors import HeadwaterError
 from headwater.model.faults import Faults
@@ -166,11 +166,11 @@ class World:
         with self.pipeline(faults) as pipeline:
             return pipeline.replay(pipeline.rejects())
 
-    def verify(self, **request: Any) -> Verified:
+    def verify(self, **request: Any) -> VerifyReport:
         with self.pipeline() as pipeline:
             return pipeline.verify(VerifyRequest(**request))
 
-    def repair(self, agreed: Callable[[Verified], bool] = lambda _: True, **request: Any) -> Verified:
+    def repair(self, agreed: Callable[[VerifyReport], bool] = lambda _: True, **request: Any) -> VerifyReport:
         with self.pipeline() as pipeline:
             return pipeline.verify(VerifyRequest(**request), repair=agreed)
 

@@ -196,7 +196,7 @@ def run_tasks(
         return []
     # No DataFrame: planning a query takes longer than starting its tasks.
     numbers = spark.sparkContext.range(0, len(items), 1, len(items))
-    tasks = numbers.mapPartitions(partial(_run_items, work, tuple(items)))
+    tasks = numbers.mapPartitions(partial(run_items, work, tuple(items)))
     with _task_errors(activity):
         return list(tasks.collect())
 
@@ -220,9 +220,10 @@ def run_over_frame(
         return [bytes(row[0]) for row in frame.mapInArrow(partial(_run_batches, work), _RESULT).collect()]
 
 
-def _run_items(
+def run_items(
     work: Callable[[Any], Iterable[bytes]], items: Sequence[object], numbers: Iterable[int]
 ) -> Iterator[bytes]:
+    """What a Spark task does in its worker: `work` for the items of these numbers."""
     with _quick_worker(), encoded_errors():
         for number in numbers:
             yield from work(items[number])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.cli.commands.demo.demo import empty_folder
+
 HEADWATER = [sys.executable, "-m", "headwater.cli.main"]
 
 
@@ -61,9 +63,7 @@ class TestAfterTheDemo:
 
     def test_it_starts_over_in_its_own_folder(self, home):
         (home / "headwater-demo" / "stale.txt").write_text("from the last time")
-        from headwater.cli.commands.demo.demo import _empty_folder
-
-        _empty_folder(home / "headwater-demo")
+        empty_folder(home / "headwater-demo")
         assert [path.name for path in (home / "headwater-demo").iterdir()] == [".headwater-demo"]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.cli.commands.sql import _query
+from headwater.cli.commands.sql import run_query
 from headwater.model.errors import InputError
 from tests.support.command_line import Headwater
 
@@ -23,7 +23,7 @@ SELECT 1 AS n, CAST('1.50' AS DECIMAL(12,2)) AS amount, DATE'2026-01-31' AS day,
 
 @pytest.mark.spark
 def test_values_come_out_exactly(spark: SparkSession) -> None:
-    columns, (row,) = _query(spark, EVERY_TYPE, None)
+    columns, (row,) = run_query(spark, EVERY_TYPE, None)
     assert dict(zip(columns, row, strict=True)) == {
         "n": 1,
         "amount": "1.50",
@@ -44,12 +44,12 @@ def test_values_come_out_exactly(spark: SparkSession) -> None:
 def test_a_mistake_in_the_query_is_the_user_s_and_shows_no_plan(spark: SparkSession) -> None:
     for query in ("SELEC 1", "SELECT * FROM lake.no.such", "SELECT nothing FROM range(3)"):
         with pytest.raises(InputError) as raised:
-            _query(spark, query, 10)
+            run_query(spark, query, 10)
         assert raised.value.exit_code == 2
         assert "JVM" not in raised.value.message
         assert "\n" not in raised.value.message
-    assert len(_query(spark, "SELECT id FROM range(100)", 10)[1]) == 10
-    assert _query(spark, "SHOW NAMESPACES IN lake", 10)[0] == ["namespace"]
+    assert len(run_query(spark, "SELECT id FROM range(100)", 10)[1]) == 10
+    assert run_query(spark, "SHOW NAMESPACES IN lake", 10)[0] == ["namespace"]
 
 
 @pytest.mark.spark

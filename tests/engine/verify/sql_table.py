@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from headwater.engine.result import CycleResult
-from headwater.engine.verify.report import Verified
+from headwater.engine.verify.report import VerifyReport
 from headwater.model.faults import Faults
 from headwater.model.protocols.source import Source
 from tests.support.world import World
@@ -67,7 +67,7 @@ class SqliteTable(PostgresTable):
                 connection.execute(statement)
 
 
-def differences(verified: Verified, table: int = 0) -> dict[str, list]:
+def differences(verified: VerifyReport, table: int = 0) -> dict[str, list]:
     """The keys that differ, by kind."""
     examples = verified.tables[table].examples(1_000_000)
     return {kind: sorted(tuple(key.values()) for key in keys) for kind, keys in examples.items() if keys}

@@ -147,8 +147,8 @@ def test_topics_without_a_change_bring_no_stream(kafka: KafkaForTests):
 
 def test_a_window_has_a_limit_of_its_own(kafka: KafkaForTests):
     topic = kafka.topic()
-    assert Poller(kafka.brokers, topic, format="debezium").source._most == 1_000_000
-    assert Poller(kafka.brokers, topic, format="debezium", max_rows=7).source._most == 7
+    assert Poller(kafka.brokers, topic, format="debezium").source.max_rows == 1_000_000
+    assert Poller(kafka.brokers, topic, format="debezium", max_rows=7).source.max_rows == 7
 
 
 def test_many_messages_of_two_shapes_keep_their_order(kafka: KafkaForTests):

@@ -39,7 +39,7 @@ def sql(
 
     row_limit = limit if limit is not None else 0 if out.json else _DEFAULT_LIMIT
     with open_project(flags, out) as project:
-        columns, rows = _query(project.session(), query, row_limit + 1 if row_limit else None)
+        columns, rows = run_query(project.session(), query, row_limit + 1 if row_limit else None)
     has_more = bool(row_limit) and len(rows) > row_limit
     rows = rows[:row_limit] if row_limit else rows
     texts = [[_cell(value) for value in row] for row in rows]
@@ -50,7 +50,8 @@ def sql(
         out.say(summary)
 
 
-def _query(spark: SparkSession, query: str, row_limit: int | None) -> tuple[list[str], list[list[Json]]]:
+def run_query(spark: SparkSession, query: str, row_limit: int | None) -> tuple[list[str], list[list[Json]]]:
+    """The names of a query's columns, and its rows as JSON values, exactly; at most so many."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     try:

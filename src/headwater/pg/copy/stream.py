@@ -188,47 +188,12 @@ class _Copy:
     def _rows(self) -> tuple[Numbers, Numbers, int, bool]:
         """First field and end of each whole row, how many bytes they took, and whether the server is ready."""
         data = np.frombuffer(self._data, np.uint8)
-        starts, ends = self._regular(data)
+        starts, ends = row_chain(data, self._filled, self._fields)
         begins, used, ready = self._walk(int(ends[-1]) if len(ends) else 0)
         if begins:
-            more_begins = np.array(begins, np.int64)
-            starts, ends = (
-                np.concatenate([starts, more_begins]),
-                np.concatenate([ends, _ends(more_begins, _heads(data, more_begins))]),
-            )
+            more = np.array(begins, np.int64)
+            starts, ends = np.concatenate([starts, more]), np.concatenate([ends, _ends(more, _heads(data, more))])
         return starts + (_HEAD + FIELDS), ends, used, ready
-
-    def _regular(self, data: Numbers) -> tuple[Numbers, Numbers]:
-        """The unbroken chain of rows at the front, by array operations.
-
-        Whatever looks like the head of a row (`d`, a length below 16 MB, the number of fields) is a candidate, and
-        counts if the row before ends exactly there. Values can look like heads, too, in every row of a table; where a
-        few passes cannot tell them apart, the chain ends and `_walk` continues.
-        """
-        filled = data[: self._filled]
-        even, odd = (2 * np.flatnonzero(_pairs(filled, odd) == _D_ZERO) + odd for odd in (0, 1))
-        begins = np.sort(np.concatenate([even, odd]), kind="stable")  # a merge of two sorted arrays
-        begins = begins[: np.searchsorted(begins, self._filled - _HEAD - FIELDS)]
-        heads = _heads(data, begins)
-        row_like = heads["fields"] == int.from_bytes(self._fields, "little")
-        if not row_like.all():
-            begins, heads = begins[row_like], heads[row_like]
-        if not len(begins) or begins[0] != 0:
-            return begins[:0], begins[:0]
-        ends = _ends(begins, heads)
-        gaps = np.flatnonzero(begins[1:] != ends[:-1])
-        for _ in range(_MAX_PASSES):
-            if not len(gaps):
-                break
-            is_end = np.zeros(self._filled + 1, bool)
-            is_end[0] = is_end[ends[ends <= self._filled]] = True
-            after_row = is_end[begins]  # a value that looks like a row does not begin where a row ends
-            begins, ends = begins[after_row], ends[after_row]
-            gaps = np.flatnonzero(begins[1:] != ends[:-1])
-        count = int(gaps[0]) + 1 if len(gaps) else len(begins)
-        if ends[count - 1] > self._filled:
-            count -= 1
-        return begins[:count], ends[:count]
 
     def _walk(self, at: int) -> tuple[list[int], int, bool]:
         """Message by message: the last rows, other messages, and rows after a break in the chain."""
@@ -244,6 +209,39 @@ class _Copy:
             ready = ready or type_ == _READY
             at = end
         return rows, at, ready
+
+
+def row_chain(data: Numbers, filled: int, fields: bytes) -> tuple[Numbers, Numbers]:
+    """Begin and end of the rows at the front of the first `filled` bytes, by array operations.
+
+    Whatever looks like the head of a row (`d`, a length below 16 MB, the number of fields) is a candidate, and
+    counts if the row before ends exactly there. Values can look like heads, too, in every row of a table; where a
+    few passes cannot tell them apart, the chain ends early.
+    """
+    front = data[:filled]
+    even, odd = (2 * np.flatnonzero(_pairs(front, odd) == _D_ZERO) + odd for odd in (0, 1))
+    begins = np.sort(np.concatenate([even, odd]), kind="stable")  # a merge of two sorted arrays
+    begins = begins[: np.searchsorted(begins, filled - _HEAD - FIELDS)]
+    heads = _heads(data, begins)
+    row_like = heads["fields"] == int.from_bytes(fields, "little")
+    if not row_like.all():
+        begins, heads = begins[row_like], heads[row_like]
+    if not len(begins) or begins[0] != 0:
+        return begins[:0], begins[:0]
+    ends = _ends(begins, heads)
+    gaps = np.flatnonzero(begins[1:] != ends[:-1])
+    for _ in range(_MAX_PASSES):
+        if not len(gaps):
+            break
+        is_end = np.zeros(filled + 1, bool)
+        is_end[0] = is_end[ends[ends <= filled]] = True
+        after_row = is_end[begins]  # a value that looks like a row does not begin where a row ends
+        begins, ends = begins[after_row], ends[after_row]
+        gaps = np.flatnonzero(begins[1:] != ends[:-1])
+    count = int(gaps[0]) + 1 if len(gaps) else len(begins)
+    if ends[count - 1] > filled:
+        count -= 1
+    return begins[:count], ends[:count]
 
 
 def _pairs(data: Numbers, odd: int) -> Numbers:

@@ -56,7 +56,7 @@ class KafkaSource:
         else:
             topics = dict(self._checked(known, topics, skip))
             begin, pinned = begins(known, topics), False
-        end = ends(begin, topics, self._most)
+        end = ends(begin, topics, self.max_rows)
         if end == begin and not pinned:
             return Plan(None)
         return self._plan(known, topics, begin, end)
@@ -98,8 +98,8 @@ class KafkaSource:
         return settings.format == "debezium" or (settings.format == "json" and settings.schema is None)
 
     @property
-    def _most(self) -> int | None:
-        """Inference reads every message of the window, so the window must be small."""
+    def max_rows(self) -> int | None:
+        """The most messages of a window. Inference reads every one of them, so a window must be small."""
         return self._settings.max_rows or (_LOOKED_AT[self._settings.format] if self._finds_columns else None)
 
     def _with_columns(

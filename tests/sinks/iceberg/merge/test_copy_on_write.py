@@ -72,8 +72,8 @@ def test_a_file_that_was_written_before_a_default_keeps_its_value(lands: Lands) 
     """Iceberg gives rows of older files the column's first default; a copy must not write NULL instead."""
     sink = lands.sink(**COPY)
     sink.land(lands.attempt(1), orders([1, 2], "old"))
-    jvm = lands.spark._jvm  # Spark's SQL gives existing rows no default
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(lands.spark._jsparkSession, lands.table)
+    jvm = lands.spark._jvm  # Spark's SQL gives existing rows no default  # noqa: SLF001 - PySpark's door to the JVM
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(lands.spark._jsparkSession, lands.table)  # noqa: SLF001 - PySpark's door to the JVM
     kind = jvm.org.apache.iceberg.types.Types.IntegerType.get()
     literal = jvm.org.apache.iceberg.expressions.Literal.of(7)
     table.updateSchema().addColumn("grade", kind, literal).commit()

@@ -211,7 +211,7 @@ def test_secrets_show_in_no_plan_and_in_no_error(database, pollers, spark):
     poller = pollers(address, table="t", cursor="id")
     with poller.source.read(poller.look()) as (rows,):
         frame = rows.dataframe(spark)
-        shown = frame._jdf.queryExecution().toString() + repr(rows) + poller.source.address
+        shown = frame._jdf.queryExecution().toString() + repr(rows) + poller.source.address  # noqa: SLF001 - PySpark's door to the plan
     assert "s3cret" not in shown
     nobody = pollers("jdbc:postgresql://ann:s3cret@127.0.0.1:1/x", table="t", cursor="id")
     with pytest.raises(SourceUnreachable) as caught:

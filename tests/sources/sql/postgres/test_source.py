@@ -372,5 +372,5 @@ def test_rows_become_a_dataframe_with_one_partition_per_split(database, connecti
         assert frame.schema.simpleString() == "struct<id:int,price:decimal(8,2),at:timestamp,wall:timestamp_ntz>"
         assert [field.nullable for field in frame.schema] == [False, False, True, True]
         assert frame.selectExpr("count(*) AS n", "sum(price) AS s").first().asDict() == {"n": 1000, "s": 500500}
-        assert "hunter2" not in frame._jdf.queryExecution().toString()
+        assert "hunter2" not in frame._jdf.queryExecution().toString()  # noqa: SLF001 - PySpark's door to the plan
     poller.close()

@@ -42,7 +42,7 @@ def run_demo(folder: Path, out: Output) -> None:
 
     start = time.monotonic()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)  # for this session and the child's
-    folder = _empty_folder(folder.absolute())
+    folder = empty_folder(folder.absolute())
     open_shop(folder)
     narrator = _Narrator(out)
     narrator.step("A shop in SQLite, and a pipeline that follows it", f"{folder / 'shop.yaml'}:", _indent(PIPELINE))
@@ -162,7 +162,7 @@ def _run_killed_child(folder: Path) -> None:
         )
 
 
-def _empty_folder(folder: Path) -> Path:
+def empty_folder(folder: Path) -> Path:
     """An empty folder. A folder that the demo did not create is never changed."""
     if folder.exists() and not (folder / _MARKER).is_file():
         if not folder.is_dir() or any(folder.iterdir()):
