@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import urllib3
 
 from headwater.services.stack.service import free_port
 from tests.support.stack import S3ForTests
+from tests.support.wait import wait_until
 
 _START_SECONDS = 60
 
@@ -27,23 +27,20 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3ForTests]:
             [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=out, stderr=out
         )
     try:
-        _wait_for(port, server, log)
+        wait_until(lambda: _answers(port, server, log), _START_SECONDS, log.read_text)
         yield S3ForTests(f"http://127.0.0.1:{port}", "us-east-1", "headwater", "headwater-secret")
     finally:
         server.terminate()
         server.wait()
 
 
-def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            urllib3.request("GET", f"http://127.0.0.1:{port}/moto-api/", retries=False)
-            return
-        except urllib3.exceptions.HTTPError:
-            assert server.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+def _answers(port: int, server: subprocess.Popen[bytes], log: Path) -> bool:
+    assert server.poll() is None, log.read_text()
+    try:
+        urllib3.request("GET", f"http://127.0.0.1:{port}/moto-api/", retries=False)
+    except urllib3.exceptions.HTTPError:
+        return False
+    return True
 
 
 @pytest.fixture

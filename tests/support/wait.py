@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    """Poll with a deadline."""
+def wait_until(
+    condition: Callable[[], object], seconds: float = 30.0, state: Callable[[], object] | None = None
+) -> None:
+    """Poll with a deadline; a failure shows `state`."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
+        assert time.monotonic() < deadline, state() if state else "the condition did not come true in time"
         time.sleep(0.02)

@@ -144,7 +144,7 @@ def test_sqlite_where_every_read_has_a_view_of_its_own(tmp_path, spark, namespac
                 "UPDATE items SET v = v + 1, seq = (SELECT max(seq) FROM items) + 1 WHERE id = ?",
                 [chance.randrange(400)],
             )
-        time.sleep(0.002)
+        time.sleep(0.002)  # not a wait: the pace of the writer
 
     with meanwhile(write, cycles(items)):
         for _ in range(4):

@@ -6,12 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.wait import wait_until
 
 HEADWATER = Path(sys.executable).with_name("headwater")
 
@@ -55,10 +56,8 @@ sinks:
 
     def wait_until_shown(self, *texts: str) -> None:
         """Whatever is shown too often shows later than what is shown at all: so wait for the right end, then compare."""
-        until = time.monotonic() + 60
-        while sorted(self.shown()) != sorted(texts) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert sorted(self.shown()) == sorted(texts), (self.folder / "said").read_text()
+        log = self.folder / "said"
+        wait_until(lambda: sorted(self.shown()) == sorted(texts), 60, lambda: f"{self.shown()}\n{log.read_text()}")
 
     def command(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -39,7 +39,7 @@ class Storm:
         self._chance = random.Random(seed)
         self._over = threading.Event()
         self.cuts: dict[str, dict[str, Content]] = {}
-        self.interrupted = 0
+        self.interrupted = self.deadlocks = 0
 
     def rage(self, kills: int) -> None:
         """That many kills, of Headwater and of PostgreSQL in turn, with a label before each."""
@@ -47,9 +47,9 @@ class Storm:
         child = tables.start("cycles")
         with self._loads():
             for number in range(kills):
-                time.sleep(chance.uniform(2, 6))
+                time.sleep(chance.uniform(2, 6))  # not a wait: so long the loads run
                 self._cut(f"cut-{number}")
-                time.sleep(chance.uniform(0, 2))
+                time.sleep(chance.uniform(0, 2))  # as above
                 if number % 2:
                     self._server.kill()
                     self._server.start()
@@ -70,7 +70,7 @@ class Storm:
                     connection.execute("SELECT pg_logical_emit_message(true, %s, %s)", [PREFIX, label_note(name)])
                 self.cuts[name] = held
             except psycopg.errors.DeadlockDetected:
-                time.sleep(0.1)
+                self.deadlocks += 1
 
     @contextmanager
     def _loads(self) -> Iterator[None]:
@@ -107,7 +107,7 @@ class Storm:
                 work(chance.randrange(10**6))
             except psycopg.OperationalError:
                 self.interrupted += 1  # the server was killed, or a deadlock was ended
-                time.sleep(0.2)
+                self._over.wait(0.2)
 
     def _end_prepared(self) -> None:
         """What was prepared when the server ended still holds its locks."""

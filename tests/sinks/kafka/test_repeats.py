@@ -1,12 +1,10 @@
 """At least once, and exactly once for a reader who drops repeats by `headwater.position`."""
 
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -111,11 +109,12 @@ def test_ten_kills_at_random_moments_lose_nothing(kafka, database, tmp_path):
                 [attempt * 3000 + 1, attempt * 3000 + 3000],
             )
         child = start(tmp_path)
-        time.sleep(chance.uniform(0.3, 2.0))  # not a wait: the moment of the kill
-        if child.poll() is None:
-            os.kill(child.pid, signal.SIGKILL)
+        try:
+            child.communicate(timeout=chance.uniform(0.3, 2.0))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate(timeout=60)
             killed += 1
-        child.communicate(timeout=60)
     finish(tmp_path)
     finish(tmp_path)
     assert killed

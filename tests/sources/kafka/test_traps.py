@@ -222,8 +222,8 @@ def test_offsets_that_compaction_removed_are_neither_waited_for_nor_counted(kafk
     topic = kafka.topic(config=config)
     for value in numbers(0, 20):
         send(kafka.brokers, topic, [value], key=b"same")
-    time.sleep(0.1)  # a segment is closed by the next message after segment.ms
-    send(kafka.brokers, topic, [b"last"], key=b"other")
+    later = int(time.time() * 1000) + 1000  # a segment is closed by the next message after segment.ms
+    send(kafka.brokers, topic, [b"last"], key=b"other", timestamp=later)
     wait_until(lambda: len(Poller(kafka.brokers, topic).poll()) < 21, 90)
     poller = Poller(kafka.brokers, topic, splits=7)
     values = poller.values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -61,8 +62,10 @@ def test_a_snapshot_lives_on_where_idle_transactions_are_ended(database, connect
         "statement_timeout",
     ):
         connection.execute(f'ALTER DATABASE "{name}" SET {setting} = 200')
-    with snapshot_of(database) as snapshot:
-        time.sleep(0.6)  # longer than a role's limits allow
+    with snapshot_of(database) as snapshot, closing(psycopg.connect(database)) as idle:
+        idle.execute("SELECT 1")  # begins a transaction as idle as the snapshot's, which the server ends
+        asked, pid = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s", idle.info.backend_pid
+        wait_until(lambda: connection.execute(asked, [pid]).fetchone() == (0,))
         assert snapshot.is_alive()
         with psycopg.connect(database, autocommit=True) as other:
             other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
