@@ -10,7 +10,7 @@ import pytest
 from headwater.progress.memory import MemoryProgress
 from headwater.progress.sqlite import SqliteProgress
 from headwater.testing.progress_contract import ProgressContract
-from tests.progress.places import FilePlace, LevelsPlace, MemoryPlace, PostgresPlace, SqlitePlace
+from tests.progress.stores import FilePlace, LevelsPlace, MemoryPlace, PostgresPlace, SqlitePlace
 
 
 class TestMemory(ProgressContract):

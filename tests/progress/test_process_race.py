@@ -8,7 +8,7 @@ import pytest
 
 from headwater.testing.progress_contract import Place
 from headwater.testing.progress_race import Race, run_race
-from tests.progress.places import FilePlace, PostgresPlace, SqlitePlace
+from tests.progress.stores import FilePlace, PostgresPlace, SqlitePlace
 
 
 @pytest.fixture(params=["file", "sqlite", "postgresql"])

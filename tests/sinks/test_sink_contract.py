@@ -27,7 +27,7 @@ from headwater.testing import SinkContract, SinkTarget
 from headwater.testing.change_log import Event, changes
 from headwater.testing.memory_rows import tables_of, with_tables
 from headwater.testing.sink_contract import STREAMS, WINDOW_ROWS, Row, note_rows
-from tests.sinks.kafka.reading import everything_in
+from tests.sinks.kafka.topic_reader import read_topic
 from tests.support.stack import KafkaForTests, S3ForTests
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class KafkaTarget(Target):
         topic = self._topic.format(stream=stream.rpartition(".")[2])
         if topic not in self._kafka.admin.list_topics(timeout=10).topics:
             return []
-        return [(read.row["id"], read.row["note"]) for read in everything_in(self._kafka, topic)]
+        return [(read.row["id"], read.row["note"]) for read in read_topic(self._kafka, topic)]
 
     def rows_with_one_unkept(self, stream: str, content: Sequence[Row]) -> Rows:
         """JSON has no NaN."""

@@ -20,8 +20,8 @@ from headwater.model.protocols.source import Source
 from headwater.sources.open import SourceContext, open_source
 from headwater.testing import SourceContract, SourceOrigin
 from tests.sources.debezium.reading import as_bytes, event, field, with_schema
-from tests.sources.kafka.polling import send
-from tests.sources.objects.ledger import Book
+from tests.sources.kafka.poller import send
+from tests.sources.objects.ledger import PipelineLedger
 from tests.support.s3_objects import put
 from tests.support.stack import KafkaForTests, S3ForTests
 from tests.support.wait import wait_until
@@ -188,7 +188,7 @@ class Objects(Origin):
     """A folder; every append is an object of its own."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self._book, self._objects = Book(folder), folder / "orders"
+        self._book, self._objects = PipelineLedger(folder), folder / "orders"
         self._objects.mkdir()
         around = SourceContext(ledger=lambda: self._book.ledger)
         super().__init__(folder, around, objects={"url": "orders", "format": "json", **settings})

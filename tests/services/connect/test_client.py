@@ -9,7 +9,7 @@ from headwater.model.errors import EnvironmentFault, InputError
 from headwater.model.secret import Secret
 from headwater.services.connect.client import ConnectClient
 from headwater.services.stack.service import free_port
-from tests.services.connect.gate import gate
+from tests.services.connect.proxy import proxy
 
 NOWHERE = "http://127.0.0.1:1"
 BUSY = 409, b'{"error_code":409,"message":"Cannot complete request momentarily due to stale configuration"}'
@@ -40,7 +40,7 @@ def test_what_is_no_address_is_told(url):
 
 
 def test_a_password_in_the_address_is_used_and_never_shown():
-    with gate(NOWHERE, (200, b"[]"), (403, b"{}")) as (url, seen):
+    with proxy(NOWHERE, (200, b"[]"), (403, b"{}")) as (url, seen):
         client = ConnectClient(url.replace("://", "://anna:geheim@"))
         client.names()
         assert seen == ["GET /connectors Basic YW5uYTpnZWhlaW0="]
@@ -50,19 +50,19 @@ def test_a_password_in_the_address_is_used_and_never_shown():
 
 
 def test_a_login_in_the_address_may_be_escaped():
-    with gate(NOWHERE, (200, b"[]")) as (url, seen):
+    with proxy(NOWHERE, (200, b"[]")) as (url, seen):
         ConnectClient(url.replace("://", "://anna:ge%40h%C3%A9im@")).names()
     assert seen == [f"GET /connectors Basic {base64.b64encode('anna:ge@héim'.encode()).decode()}"]
 
 
 def test_an_address_may_have_a_path():
-    with gate(NOWHERE, (200, b"[]")) as (url, seen):
+    with proxy(NOWHERE, (200, b"[]")) as (url, seen):
         ConnectClient(f"{url}/connect/").names()
     assert seen == ["GET /connect/connectors"]
 
 
 def test_a_worker_elsewhere_is_asked_through_the_proxy_and_one_on_this_machine_is_not(monkeypatch):
-    with gate(NOWHERE, (200, b"[]"), (200, b"[]")) as (url, seen):
+    with proxy(NOWHERE, (200, b"[]"), (200, b"[]")) as (url, seen):
         monkeypatch.setenv("http_proxy", url)
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
@@ -76,7 +76,7 @@ def test_a_worker_elsewhere_is_asked_through_the_proxy_and_one_on_this_machine_i
 
 
 def test_settings_have_a_login_too():
-    with gate(NOWHERE, (200, b"[]")) as (url, seen):
+    with proxy(NOWHERE, (200, b"[]")) as (url, seen):
         ConnectClient(url, "anna", Secret("geheim")).names()
     assert seen == ["GET /connectors Basic YW5uYTpnZWhlaW0="]
 
@@ -93,7 +93,7 @@ def test_settings_have_a_login_too():
     ],
 )
 def test_refusals_are_told_without_secrets(answer, kind, said):
-    with gate(NOWHERE, answer) as (url, _):
+    with proxy(NOWHERE, answer) as (url, _):
         client = ConnectClient(url)
         client.hide({"geheim"})
         with pytest.raises(kind, match=said):
@@ -101,7 +101,7 @@ def test_refusals_are_told_without_secrets(answer, kind, said):
 
 
 def test_a_cluster_that_shares_out_its_work_is_asked_again(connect: str):
-    with gate(connect, BUSY, BUSY) as (url, seen):
+    with proxy(connect, BUSY, BUSY) as (url, seen):
         client = ConnectClient(url)
         with pytest.raises(InputError, match=r"not-there not found"):
             client.delete("not-there")
@@ -109,7 +109,7 @@ def test_a_cluster_that_shares_out_its_work_is_asked_again(connect: str):
 
 
 def test_patience_with_a_busy_cluster_ends():
-    with gate(NOWHERE, *[BUSY] * 50) as (url, seen):
+    with proxy(NOWHERE, *[BUSY] * 50) as (url, seen):
         with pytest.raises(EnvironmentFault, match=r"still busy after 0\.5 s: Cannot complete request momentarily"):
             ConnectClient(url, rebalance_seconds=0.5).put("x", {})
         assert len(seen) > 1
@@ -129,5 +129,5 @@ def test_names_that_a_worker_cannot_be_asked_for_are_refused_before(name):
 
 
 def test_a_worker_that_is_too_old_to_know_offsets_says_so_with_none():
-    with gate(NOWHERE, (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}')) as (url, _):
+    with proxy(NOWHERE, (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}')) as (url, _):
         assert ConnectClient(url).offsets("x") is None

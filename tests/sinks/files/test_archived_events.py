@@ -16,7 +16,7 @@ from headwater.testing.memory_rows import attempt_at, memory_rows
 from tests.sinks.files.test_connect_layout import HEADERS
 from tests.sources.debezium.reading import Stream, as_bytes, messages_of, recorded, rows
 from tests.sources.objects.formats.test_debezium import Reader
-from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.object_folder import ObjectFolder
 
 
 def messages(events: list[dict]) -> pa.Table:
@@ -43,11 +43,11 @@ def test_archived_events_are_those_of_the_topic(tmp_path: Path, fields: str):
     window = Window(OffsetsMark({"orders": {0: 0}}), OffsetsMark({"orders": {0: len(events)}}))
     open_files(settings, "1:files", tmp_path, S3Settings()).land(attempt_at(window), memory_rows("orders", (table,)))
 
-    shelf = Shelf(tmp_path / "shelf")
+    folder = ObjectFolder(tmp_path / "folder")
     for file in sorted((tmp_path / "archive").rglob("*.json")):
-        shelf.put(str(file.relative_to(tmp_path / "archive")), file.read_bytes())
-    read = Reader(shelf, debezium={"key": ["id"]}).poll()
-    assert shelf.rejects == []
+        folder.put(str(file.relative_to(tmp_path / "archive")), file.read_bytes())
+    read = Reader(folder, debezium={"key": ["id"]}).poll()
+    assert folder.rejects == []
 
     expected = rows(Stream(key=["id"]).poll(messages_of(events)))
     if fields == "value":  # the former key of a row stands in a header

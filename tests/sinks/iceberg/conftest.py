@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.sinks.iceberg.landing import Lands
+from tests.sinks.iceberg.lake_table import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture
-def lands(spark: SparkSession, namespace: str) -> Lands:
-    return Lands(spark, namespace)
+def lands(spark: SparkSession, namespace: str) -> LakeTable:
+    return LakeTable(spark, namespace)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import PublishConflict
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 WINDOWS = 40
 
 
-def test_every_snapshot_of_a_busy_table_can_be_read(lands: Lands, lake_folder: Path) -> None:
+def test_every_snapshot_of_a_busy_table_can_be_read(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders([0]), 999, mode="merge")
     conflicts: list[PublishConflict] = []
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.model.errors import InputError, RunError, SinkUnreachable, SourceUnreachable, UnknownName
 from headwater.testing.memory_rows import failing
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ class CrashAt:
 )
 @pytest.mark.parametrize("counted", [True, False], ids=["in this process", "in a task"])
 def test_a_failing_split_leaves_no_file_and_no_snapshot(
-    lands: Lands, lake_folder: Path, error, kind, text, counted
+    lands: LakeTable, lake_folder: Path, error, kind, text, counted
 ) -> None:
     lands.land(orders([1]), 99)
     with pytest.raises(kind) as failed:
@@ -51,7 +51,9 @@ def test_a_failing_split_leaves_no_file_and_no_snapshot(
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(lands: Lands, lake_folder: Path) -> None:
+def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(
+    lands: LakeTable, lake_folder: Path
+) -> None:
     rows = orders(range(20), splits=4, counted=False)
     with pytest.raises(SourceUnreachable):
         lands.land(failing(rows, SourceUnreachable("gone")), 1)
@@ -62,7 +64,9 @@ def test_what_other_tasks_of_a_failed_job_still_write_goes_with_the_next_try(lan
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write", "merge"])
 @pytest.mark.parametrize("point", ["land.written", "land.published"])
-def test_what_a_crash_left_is_finished_and_removed(lands: Lands, lake_folder: Path, point: str, upsert: str) -> None:
+def test_what_a_crash_left_is_finished_and_removed(
+    lands: LakeTable, lake_folder: Path, point: str, upsert: str
+) -> None:
     lands.land(orders(range(5), "old"), 99, mode="merge")
     with pytest.raises(Crash):
         lands.sink(mode="merge", upsert=upsert).land(lands.attempt(1, faults=CrashAt(point)), orders([3, 7], "first"))
@@ -76,7 +80,7 @@ def test_what_a_crash_left_is_finished_and_removed(lands: Lands, lake_folder: Pa
     assert not [name for name in left if "run" in name]
 
 
-def test_files_that_another_snapshot_refers_to_are_kept(lands: Lands) -> None:
+def test_files_that_another_snapshot_refers_to_are_kept(lands: LakeTable) -> None:
     first = lands.land(orders([1]), 1)
     lands.land(orders([2], "tagged"), 2)
     lands.spark.sql(f"ALTER TABLE {lands.table} CREATE TAG kept")
@@ -88,7 +92,7 @@ def test_files_that_another_snapshot_refers_to_are_kept(lands: Lands) -> None:
     assert [row.note for row in tagged] == ["new 1", "tagged 2"]
 
 
-def test_a_lake_that_cannot_be_written_is_named(lands: Lands, lake_folder: Path) -> None:
+def test_a_lake_that_cannot_be_written_is_named(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders([1]), 99)
     folder = lake_folder / lands.namespace.removeprefix("lake.") / lands.name
     (folder / "data").rename(folder / "elsewhere")
@@ -103,14 +107,14 @@ def test_a_lake_that_cannot_be_written_is_named(lands: Lands, lake_folder: Path)
         lands.land(orders([2]), 1)
 
 
-def test_a_catalog_that_is_not_there_is_named(lands: Lands) -> None:
+def test_a_catalog_that_is_not_there_is_named(lands: LakeTable) -> None:
     with pytest.raises(UnknownName, match="no catalog 'laek'"):
         lands.land(orders([2]), 1, table="laek.shop.orders")
     with pytest.raises(InputError, match="is not an Iceberg catalog"):
         lands.land(orders([2]), 1, table="spark_catalog.shop.orders")
 
 
-def test_two_streams_in_one_table_are_refused_in_different_cycles_too(lands: Lands) -> None:
+def test_two_streams_in_one_table_are_refused_in_different_cycles_too(lands: LakeTable) -> None:
     lands.land(orders([1], stream="a.orders"), 1)
     with pytest.raises(InputError, match=r"'a.orders' and 'b.orders' would both land in"):
         lands.land(orders([1], stream="b.orders"), 2)

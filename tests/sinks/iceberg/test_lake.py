@@ -9,14 +9,14 @@ from headwater.model.errors import InputError, RunError
 from headwater.model.protocols.lake import Lake, LakeSink
 from headwater.model.rows import Rows
 from headwater.sinks.iceberg.sink import IcebergSink
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = pytest.mark.spark
 
 STREAM = "shop.orders"
 
 
-def lake_of(lands: Lands, sink: IcebergSink) -> Lake:
+def lake_of(lands: LakeTable, sink: IcebergSink) -> Lake:
     assert isinstance(sink, LakeSink)
     return sink.lake(lands.spark)
 
@@ -27,7 +27,7 @@ def notes(rows: Rows) -> list[str]:
     return sorted(note for batch in batches for note in batch.column("note").to_pylist())
 
 
-def test_a_table_is_described_once_it_exists(lands: Lands) -> None:
+def test_a_table_is_described_once_it_exists(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge")
     lake = lake_of(lands, sink)
     assert lake.table(STREAM) is None
@@ -39,7 +39,7 @@ def test_a_table_is_described_once_it_exists(lands: Lands) -> None:
     assert (info.name, info.columns, info.key) == (lands.table, ("id", "note", "seq"), ("id",))
 
 
-def test_the_table_is_read_before_the_earliest_later_landing(lands: Lands) -> None:
+def test_the_table_is_read_before_the_earliest_later_landing(lands: LakeTable) -> None:
     sink, source = lands.sink(mode="merge"), orders([1])
     attempts = [lands.attempt(number) for number in (1, 2, 3)]
     for attempt, text in zip(attempts, ("first", "second", "third"), strict=True):
@@ -62,7 +62,7 @@ def test_the_table_is_read_before_the_earliest_later_landing(lands: Lands) -> No
     assert (empty.snapshot, notes(empty.rows(source, schema))) == (None, [])
 
 
-def test_keys_are_removed_in_a_landing(lands: Lands) -> None:
+def test_keys_are_removed_in_a_landing(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge")
     sink.land(lands.attempt(1), orders([1, 2, 3]))
     landing = lake_of(lands, sink).remove_keys(lands.attempt(2), STREAM, pa.table({"id": [2]}))
@@ -70,7 +70,7 @@ def test_keys_are_removed_in_a_landing(lands: Lands) -> None:
     assert [row["id"] for row in lands.rows()] == [1, 3]
 
 
-def test_a_rebuild_is_invisible_until_it_is_published(lands: Lands) -> None:
+def test_a_rebuild_is_invisible_until_it_is_published(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge")
     lake = lake_of(lands, sink)
     with pytest.raises(InputError, match="does not exist"), lake.rebuild(STREAM, "again"):
@@ -84,7 +84,7 @@ def test_a_rebuild_is_invisible_until_it_is_published(lands: Lands) -> None:
     assert lands.refs() == {"main"}
 
 
-def test_a_rebuild_that_fails_leaves_no_branch(lands: Lands) -> None:
+def test_a_rebuild_that_fails_leaves_no_branch(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge")
     sink.land(lands.attempt(1), orders([1], "old"))
     with pytest.raises(ZeroDivisionError), lake_of(lands, sink).rebuild(STREAM, "again") as rebuild:
@@ -94,7 +94,7 @@ def test_a_rebuild_that_fails_leaves_no_branch(lands: Lands) -> None:
     assert lands.refs() == {"main"}
 
 
-def test_a_repair_lands_keys_that_the_table_has(lands: Lands) -> None:
+def test_a_repair_lands_keys_that_the_table_has(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge", upsert="append")
     sink.land(lands.attempt(1), orders([1], "old"))
     with pytest.raises(RunError):
@@ -104,7 +104,7 @@ def test_a_repair_lands_keys_that_the_table_has(lands: Lands) -> None:
     assert [row["note"] for row in lands.rows()] == ["new 1"]
 
 
-def test_the_tables_of_a_pipeline_are_found_by_their_owner(lands: Lands) -> None:
+def test_the_tables_of_a_pipeline_are_found_by_their_owner(lands: LakeTable) -> None:
     template = f"{lands.namespace}.{{stream}}_copy"
     sink = lands.sink(table=template)
     attempt = lands.attempt(1)

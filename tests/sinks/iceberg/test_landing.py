@@ -12,12 +12,12 @@ from headwater.model.rows import Rows
 from headwater.sinks.iceberg.catalog.catalog import find_table
 from headwater.sinks.iceberg.catalog.table import table_for
 from headwater.testing.memory_rows import TrickleSplit, spark_rows, tables_of
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = pytest.mark.spark
 
 
-def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> None:
+def test_the_first_landing_makes_the_table_with_types_and_key(lands: LakeTable) -> None:
     landing = lands.land(orders(range(10), splits=2), mode="merge")
     assert (landing.sink, landing.rows, landing.proof["upsert"], landing.proof["files"]) == (
         "1:iceberg",
@@ -35,7 +35,7 @@ def test_the_first_landing_makes_the_table_with_types_and_key(lands: Lands) -> N
 
 
 @pytest.mark.parametrize("offered", ["splits", "a DataFrame"])
-def test_rows_are_told_while_tasks_still_write_them(lands: Lands, tmp_path: Path, offered: str) -> None:
+def test_rows_are_told_while_tasks_still_write_them(lands: LakeTable, tmp_path: Path, offered: str) -> None:
     """The source gives rows until progress was reported three times, so the landing would never end without."""
     counts: list[int] = []
 
@@ -53,7 +53,7 @@ def test_rows_are_told_while_tasks_still_write_them(lands: Lands, tmp_path: Path
     assert sum(counts) == landing.rows == lands.spark.table(lands.table).count()
 
 
-def test_windows_are_appended_one_snapshot_each(lands: Lands, lake_folder: Path) -> None:
+def test_windows_are_appended_one_snapshot_each(lands: LakeTable, lake_folder: Path) -> None:
     sink = lands.sink()
     for number in (1, 2, 3):
         sink.land(lands.attempt(number), orders(range(number * 10, number * 10 + 10), splits=2, counted=number != 2))
@@ -66,7 +66,7 @@ def test_windows_are_appended_one_snapshot_each(lands: Lands, lake_folder: Path)
 @pytest.mark.parametrize("version", ["2", "3"])
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
 def test_a_merge_replaces_rows_by_key_and_adds_the_others(
-    lands: Lands, lake_folder: Path, upsert: str, version: str
+    lands: LakeTable, lake_folder: Path, upsert: str, version: str
 ) -> None:
     sink = lands.sink(mode="merge", upsert=upsert, properties={"format-version": version})
     sink.land(lands.attempt(1), orders(range(10), "old"))
@@ -84,7 +84,7 @@ def test_a_merge_replaces_rows_by_key_and_adds_the_others(
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_a_merge_of_keys_beyond_all_bounds_only_appends(lands: Lands) -> None:
+def test_a_merge_of_keys_beyond_all_bounds_only_appends(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge")
     sink.land(lands.attempt(1), orders(range(10)))
     landing = sink.land(lands.attempt(2), orders(range(100, 110)))
@@ -94,7 +94,7 @@ def test_a_merge_of_keys_beyond_all_bounds_only_appends(lands: Lands) -> None:
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
-def test_sparks_merge_gives_the_same(lands: Lands, lake_folder: Path, version: str) -> None:
+def test_sparks_merge_gives_the_same(lands: LakeTable, lake_folder: Path, version: str) -> None:
     sink = lands.sink(mode="merge", upsert="merge", properties={"format-version": version})
     sink.land(lands.attempt(1), orders(range(10), "old"))
     landing = sink.land(lands.attempt(2), orders(range(5, 15), "new", 2))
@@ -108,7 +108,7 @@ def test_sparks_merge_gives_the_same(lands: Lands, lake_folder: Path, version: s
     assert lands.land(orders(range(5, 15), "other"), 2, mode="merge").proof["snapshot"] == landing.proof["snapshot"]
 
 
-def test_replace_makes_the_window_the_table(lands: Lands) -> None:
+def test_replace_makes_the_window_the_table(lands: LakeTable) -> None:
     sink = lands.sink(mode="replace")
     sink.land(lands.attempt(1), orders(range(10)))
     sink.land(lands.attempt(2), orders([7, 8]))
@@ -119,7 +119,7 @@ def test_replace_makes_the_window_the_table(lands: Lands) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "replace"])
-def test_a_window_that_landed_is_not_landed_again(lands: Lands, mode: str) -> None:
+def test_a_window_that_landed_is_not_landed_again(lands: LakeTable, mode: str) -> None:
     first = lands.land(orders(range(10), "old"), 1, mode=mode)
     lands.land(orders(range(5, 15)), 2, mode=mode)
     before, history = lands.rows(), lands.snapshots()
@@ -130,7 +130,7 @@ def test_a_window_that_landed_is_not_landed_again(lands: Lands, mode: str) -> No
     assert (lands.rows(), lands.snapshots()) == (before, history)
 
 
-def test_a_window_that_never_landed_is_not_claimed(lands: Lands) -> None:
+def test_a_window_that_never_landed_is_not_claimed(lands: LakeTable) -> None:
     sink = lands.sink()
     assert sink.landed(lands.attempt(1), "shop.orders") is None
     lands.land(orders([1]), 1)
@@ -138,7 +138,7 @@ def test_a_window_that_never_landed_is_not_claimed(lands: Lands) -> None:
     assert sink.landed(lands.attempt(1, pipeline="other"), "shop.orders") is None
 
 
-def test_a_window_is_recognised_behind_many_snapshots_of_others(lands: Lands) -> None:
+def test_a_window_is_recognised_behind_many_snapshots_of_others(lands: LakeTable) -> None:
     sink = lands.sink()
     first = sink.land(lands.attempt(1), orders([1]))
     table = find_table(lands.spark, table_for(lands.table, "x"))
@@ -155,7 +155,7 @@ def test_a_window_is_recognised_behind_many_snapshots_of_others(lands: Lands) ->
     assert [row["id"] for row in lands.rows()] == [1, 2]
 
 
-def test_a_table_that_was_dropped_is_made_again(lands: Lands) -> None:
+def test_a_table_that_was_dropped_is_made_again(lands: LakeTable) -> None:
     sink = lands.sink()
     sink.land(lands.attempt(1), orders([1]))
     lands.spark.sql(f"DROP TABLE {lands.table}")
@@ -163,13 +163,13 @@ def test_a_table_that_was_dropped_is_made_again(lands: Lands) -> None:
     assert [row["id"] for row in lands.rows()] == [2]
 
 
-def test_an_empty_window_changes_nothing(lands: Lands) -> None:
+def test_an_empty_window_changes_nothing(lands: LakeTable) -> None:
     lands.land(orders([1]), 1)
     assert lands.land(orders([]), 2).rows == 0
     assert len(lands.snapshots()) == 1
 
 
-def test_rows_that_only_spark_can_read_land_the_same_way(lands: Lands, lake_folder: Path) -> None:
+def test_rows_that_only_spark_can_read_land_the_same_way(lands: LakeTable, lake_folder: Path) -> None:
     sink = lands.sink(mode="merge")
     sink.land(lands.attempt(1), spark_rows(orders(range(10), "old")))
     landing = sink.land(lands.attempt(2), spark_rows(orders(range(5, 15), "new")))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import SchemaRefused, SettingsError, ValueNotKept
 from headwater.sinks.kafka.avro import AvroValues, avro_schema, topic_schema
 from headwater.testing.memory_rows import attempt_at, memory_rows, table_of, window_up_to
-from tests.sinks.kafka.reading import everything_in, kafka_sink
+from tests.sinks.kafka.topic_reader import kafka_sink, read_topic
 
 UTC = dt.UTC
 # A column of each kind that sources give, and values at its ends.
@@ -80,7 +80,7 @@ def test_the_first_window_writes_the_schema_and_readers_use_it(kafka, tmp_path):
     for end in (10, 20):
         sink.land(attempt_at(window_up_to(end)), memory_rows("orders", (table,), key=("id",)))
     schema = json.loads((tmp_path / "schemas/orders.avsc").read_text())
-    found = everything_in(kafka, topic)
+    found = read_topic(kafka, topic)
     assert [message.key for message in found] == [b"1", b"2"] * 2
     assert [read(message.value, schema) for message in found] == table.to_pylist() * 2
 

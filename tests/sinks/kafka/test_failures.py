@@ -11,7 +11,7 @@ from headwater.services.stack.kafka import Kafka, certificate
 from headwater.services.stack.service import running
 from headwater.sinks.kafka.producer import Undelivered, delivery_error
 from headwater.testing.memory_rows import attempt_at, memory_rows, table_of, window_up_to
-from tests.sinks.kafka.reading import everything_in, kafka_sink
+from tests.sinks.kafka.topic_reader import kafka_sink, read_topic
 from tests.support.stack import kafka_at
 
 WINDOW = window_up_to(10)
@@ -29,13 +29,13 @@ def test_a_row_that_the_topic_has_no_room_for_is_found_before_anything_is_sent(k
     ) as caught:
         kafka_sink(kafka, topic).land(attempt_at(WINDOW), notes([10, 30_000, 10]))
     assert "max.message.bytes" in caught.value.hint
-    assert everything_in(kafka, topic) == []
+    assert read_topic(kafka, topic) == []
 
 
 def test_a_message_as_large_as_the_topic_takes_arrives(kafka):
     topic = kafka.topic(config={"max.message.bytes": "3000000"})
     kafka_sink(kafka, topic, options={"compression.type": "none"}).land(attempt_at(WINDOW), notes([10, 2_999_000, 10]))
-    assert [len(read.row["note"]) for read in everything_in(kafka, topic)] == [10, 2_999_000, 10]
+    assert [len(read.row["note"]) for read in read_topic(kafka, topic)] == [10, 2_999_000, 10]
 
 
 def test_what_the_broker_refuses_is_counted_and_named(kafka):
@@ -94,10 +94,10 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_the_window_lands_once(tm
         landing = patient.land(attempt_at(WINDOW, ensure_lease=restart), rows)
         starting.join()
         assert landing.rows == 2_000
-        assert sorted(int(read.key) for read in everything_in(kafka, topic)) == list(range(2_000))
+        assert sorted(int(read.key) for read in read_topic(kafka, topic)) == list(range(2_000))
         # The sink whose landing failed goes on as if nothing had been.
         sink.land(attempt_at(window_up_to(20)), memory_rows("orders", (table_of([7777]),), key=("id",)))
-        assert b"7777" in {read.key for read in everything_in(kafka, topic)}
+        assert b"7777" in {read.key for read in read_topic(kafka, topic)}
 
 
 def test_tls_and_a_password_are_used_and_a_wrong_one_is_told_without_being_shown(tmp_path: Path):
@@ -113,7 +113,7 @@ def test_tls_and_a_password_are_used_and_a_wrong_one_is_told_without_being_shown
 
         rows = memory_rows("orders", (table_of([1, 2]),), key=("id",))
         assert sink("right-hunter2").land(attempt_at(WINDOW), rows).rows == 2
-        assert len(everything_in(kafka, topic)) == 2
+        assert len(read_topic(kafka, topic)) == 2
         with pytest.raises(SinkUnreachable, match=r"(?i)authentication") as caught:
             sink("wrong-hunter3", timeout="5s").land(attempt_at(WINDOW), rows)
         assert "hunter" not in str(caught.value)
@@ -124,7 +124,7 @@ def test_a_source_that_breaks_off_leaves_its_own_error(kafka):
     rows = memory_rows("orders", (table_of([1]), table_of([2])), error=SinkUnreachable("gone"))
     with pytest.raises(SinkUnreachable, match="gone"):
         kafka_sink(kafka, topic).land(attempt_at(WINDOW), rows)
-    assert everything_in(kafka, topic) == []
+    assert read_topic(kafka, topic) == []
 
 
 def test_what_needs_a_person_outweighs_what_passes_by_itself():

@@ -11,7 +11,7 @@ import pytest
 from headwater.api import Project
 from headwater.config.load import load_project
 from headwater.model.faults import RehearsedFault
-from tests.sinks.kafka.reading import everything_in
+from tests.sinks.kafka.topic_reader import read_topic
 
 HEADWATER = Path(sys.executable).with_name("headwater")
 
@@ -72,12 +72,12 @@ def test_from_sql_to_kafka_no_java_is_needed(content, database, kafka, topic):
     first = headwater(content, "run", "content.yaml", "--once")
     assert first.returncode == 0, first.stderr
     assert "draft" in first.stdout
-    assert sorted(read.row["state"] for read in everything_in(kafka, topic)) == ["draft", "read", "sent"]
+    assert sorted(read.row["state"] for read in read_topic(kafka, topic)) == ["draft", "read", "sent"]
     insert(database, "archived")
     second = json.loads(headwater(content, "run", "content.yaml", "--once", "--json").stdout)
     assert second["sinks"][1]["sink"] == "2:kafka"
     assert second["sinks"][1]["rows"] == 1
-    found = everything_in(kafka, topic)
+    found = read_topic(kafka, topic)
     assert len(found) == 4
     newest = next(read for read in found if read.row["state"] == "archived")
     assert newest.key.decode() == newest.row["id"]
@@ -101,11 +101,11 @@ def test_a_failure_after_kafka_does_not_repeat_what_kafka_has(content, database,
 
     failed = run(RehearsedFault("land.before", "sink", 3))
     assert "rehearsed outage" in failed.error.message
-    assert len(everything_in(kafka, topic)) == 3
+    assert len(read_topic(kafka, topic)) == 3
     insert(database, "archived")
     landed = run()
     assert (landed.outcome, landed.recovered) == ("landed", True)
-    found = everything_in(kafka, topic)
+    found = read_topic(kafka, topic)
     table = spark.sql(f"SELECT CAST(id AS string) AS id, seq, state, state_code FROM {namespace}.content").collect()
     assert len(found) == len(table) == 4
     by_key = {read.key.decode(): read.row for read in found}

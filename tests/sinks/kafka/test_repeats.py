@@ -17,7 +17,7 @@ from headwater.model.errors import SourceUnreachable
 from headwater.sinks.kafka.messages import scheme_for
 from headwater.testing.crashes import expire_lease
 from headwater.testing.memory_rows import attempt_at, memory_rows, table_of, window_up_to
-from tests.sinks.kafka.reading import everything_in, kafka_sink
+from tests.sinks.kafka.topic_reader import kafka_sink, read_topic
 from tests.support.warm_processes import warm_programs
 
 WINDOW = window_up_to(10)
@@ -86,7 +86,7 @@ def test_a_crash_leaves_repeats_that_their_positions_give_away(kafka, database, 
         connection.execute("CREATE INDEX by_note ON orders (note, n DESC)")
         connection.execute("CLUSTER orders USING by_note")
     finish(tmp_path)
-    found = everything_in(kafka, topic)
+    found = read_topic(kafka, topic)
     sent_before = 0 if point == "land.written" else 550 if not key else 500
     assert len(found) == sent_before + (700 if key else 750)
     with psycopg.connect(database) as connection:
@@ -118,7 +118,7 @@ def test_ten_kills_at_random_moments_lose_nothing(kafka, database, tmp_path):
     finish(tmp_path)
     finish(tmp_path)
     assert killed
-    ids = sorted(read.row["id"] for read in without_repeats(everything_in(kafka, topic)))
+    ids = sorted(read.row["id"] for read in without_repeats(read_topic(kafka, topic)))
     assert ids == list(range(1, 30_001))
 
 
@@ -135,7 +135,7 @@ def test_a_task_that_fails_after_others_have_sent_leaves_repeats_of_the_same_pos
     for run in ("run-2", "run-3"):
         again = attempt_at(WINDOW, run=run, spark=lambda: spark)
         sink.land(again, memory_rows("orders", tables, key=key, counted=False))
-    rows = [read.row["id"] for read in without_repeats(everything_in(kafka, topic))]
+    rows = [read.row["id"] for read in without_repeats(read_topic(kafka, topic))]
     assert sorted(rows) == ([1, 2, 3] if key else [1, 2, 2, 2, 3])
 
 

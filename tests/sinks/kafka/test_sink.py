@@ -9,7 +9,7 @@ from headwater.config.sinks.kafka import KafkaSinkSettings
 from headwater.model.errors import InputError, LeaseLost, UnknownName
 from headwater.sinks.kafka.sink import topic_for
 from headwater.testing.memory_rows import attempt_at, memory_rows, spark_rows, table_of, window_up_to
-from tests.sinks.kafka.reading import everything_in, kafka_sink
+from tests.sinks.kafka.topic_reader import kafka_sink, read_topic
 
 WINDOW = window_up_to(10)
 
@@ -19,7 +19,7 @@ def test_each_row_is_one_message_with_key_value_and_origin(kafka):
     counts = []
     rows = memory_rows("cms.orders", (table_of([1, 2]), table_of([3])), key=("id",))
     landing = kafka_sink(kafka, topic).land(attempt_at(WINDOW, progress=counts.append), rows)
-    found = everything_in(kafka, topic)
+    found = read_topic(kafka, topic)
     assert (landing.rows, sum(counts), landing.proof) == (3, 3, {"topic": topic})
     assert [read.key for read in found] == [b"1", b"2", b"3"]
     assert found[0].row == {"id": 1, "name": "name 1", "at": "2023-11-14T22:13:20.000001Z"}
@@ -39,7 +39,7 @@ def test_the_key_can_be_other_columns_or_none(kafka):
     for key in ("name", ["id", "name"], []):
         topic = kafka.topic()
         kafka_sink(kafka, topic, key=key).land(attempt_at(WINDOW), rows)
-        keys.append(everything_in(kafka, topic)[0].key)
+        keys.append(read_topic(kafka, topic)[0].key)
     assert keys == [b"name 1", b'{"id":1,"name":"name 1"}', None]
 
 
@@ -52,14 +52,14 @@ def test_a_key_that_is_no_column_is_refused_before_anything_is_sent(kafka):
 def test_without_headers_a_message_has_none(kafka):
     topic = kafka.topic()
     kafka_sink(kafka, topic, headers=False).land(attempt_at(WINDOW), memory_rows("orders", (table_of([1]),)))
-    assert [read.headers for read in everything_in(kafka, topic)] == [{}]
+    assert [read.headers for read in read_topic(kafka, topic)] == [{}]
 
 
 def test_a_key_finds_the_partition_where_javas_clients_look_for_it(kafka):
     """Kafka's own example of its hash: murmur2 of these keys over 5 partitions, as the Java client computes it."""
     topic = kafka.topic(partitions=5)
     kafka_sink(kafka, topic).land(attempt_at(WINDOW), memory_rows("orders", (table_of(range(200)),), key=("id",)))
-    assert {read.key: read.partition for read in everything_in(kafka, topic)} == {
+    assert {read.key: read.partition for read in read_topic(kafka, topic)} == {
         str(i).encode(): (murmur2(str(i).encode()) & 0x7FFFFFFF) % 5 for i in range(200)
     }
 
@@ -91,14 +91,14 @@ def test_a_topic_can_be_made_with_its_options(kafka):
     sink = kafka_sink(kafka, topic, create_topic=create)
     for end in (10, 20):
         sink.land(attempt_at(window_up_to(end)), memory_rows("orders", (table_of(range(end)),), key=("id",)))
-    assert len(everything_in(kafka, topic)) == 30
+    assert len(read_topic(kafka, topic)) == 30
     assert len(kafka.admin.list_topics(topic, timeout=10).topics[topic].partitions) == 3
 
 
 def test_a_topic_can_be_made_as_the_brokers_like_it(kafka):
     topic = f"{kafka.topic()}.made"
     kafka_sink(kafka, topic, create_topic={}).land(attempt_at(WINDOW), memory_rows("orders", (table_of([1]),)))
-    assert len(everything_in(kafka, topic)) == 1
+    assert len(read_topic(kafka, topic)) == 1
 
 
 def test_a_topic_that_cannot_be_made_as_written_is_the_users_mistake(kafka):
@@ -113,7 +113,7 @@ def test_a_topic_that_takes_only_small_batches_gets_small_batches(kafka):
     topic = kafka.topic(config={"max.message.bytes": "2000", "compression.type": "uncompressed"})
     rows = memory_rows("orders", (table_of(range(5_000)),), key=("id",))
     landing = kafka_sink(kafka, topic, options={"compression.type": "none"}).land(attempt_at(WINDOW), rows)
-    assert (landing.rows, len(everything_in(kafka, topic))) == (5_000, 5_000)
+    assert (landing.rows, len(read_topic(kafka, topic))) == (5_000, 5_000)
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_a_lost_lease_sends_nothing(kafka):
 
     with pytest.raises(LeaseLost):
         kafka_sink(kafka, topic).land(attempt_at(WINDOW, ensure_lease=lost), memory_rows("orders", (table_of([1]),)))
-    assert everything_in(kafka, topic) == []
+    assert read_topic(kafka, topic) == []
 
 
 def test_a_window_without_rows_sends_nothing(kafka):
     topic = kafka.topic()
     landing = kafka_sink(kafka, topic).land(attempt_at(WINDOW), memory_rows("orders", (table_of([]),)))
-    assert (landing.rows, everything_in(kafka, topic)) == (0, [])
+    assert (landing.rows, read_topic(kafka, topic)) == (0, [])
 
 
 def test_the_sink_never_claims_that_a_window_is_there(kafka):
@@ -164,13 +164,13 @@ def test_a_large_window_is_sent_by_sparks_tasks(kafka, spark, as_frame):
     rows = spark_rows(splits) if as_frame else splits
     attempt = attempt_at(WINDOW, spark=lambda: spark, progress=counts.append)
     landing = kafka_sink(kafka, topic).land(attempt, rows)
-    found = everything_in(kafka, topic)
+    found = read_topic(kafka, topic)
     assert (landing.rows, sum(counts)) == (1500, 1500)
     assert sorted(int(read.key) for read in found) == list(range(1500))
     # Positions are those that a small window would have had: who sends does not matter.
     small = kafka.topic(partitions=3)
     kafka_sink(kafka, small).land(attempt_at(WINDOW), memory_rows("orders", (table_of(range(1500)),), key=("id",)))
-    assert {read.position for read in everything_in(kafka, small)} == {read.position for read in found}
+    assert {read.position for read in read_topic(kafka, small)} == {read.position for read in found}
 
 
 def test_messages_of_others_in_the_topic_are_left_alone(kafka):
@@ -179,7 +179,7 @@ def test_messages_of_others_in_the_topic_are_left_alone(kafka):
     other.produce(topic, b"not ours")
     assert other.flush(10) == 0
     kafka_sink(kafka, topic).land(attempt_at(WINDOW), memory_rows("orders", (table_of([1]),)))
-    assert [read.value[:8] for read in everything_in(kafka, topic)] == [b"not ours", b'{"id":1,']
+    assert [read.value[:8] for read in read_topic(kafka, topic)] == [b"not ours", b'{"id":1,']
 
 
 @pytest.mark.parametrize(
@@ -226,4 +226,4 @@ def test_a_table_of_many_columns_is_one_object_each(kafka):
     topic = kafka.topic()
     wide = pa.table({f"c{number}": [number] for number in range(500)})
     kafka_sink(kafka, topic).land(attempt_at(WINDOW), memory_rows("wide", (wide,)))
-    assert everything_in(kafka, topic)[0].row == {f"c{number}": number for number in range(500)}
+    assert read_topic(kafka, topic)[0].row == {f"c{number}": number for number in range(500)}

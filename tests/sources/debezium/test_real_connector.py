@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from tests.sources.kafka.polling import Poller
+from tests.sources.kafka.poller import Poller
 from tests.support.replication_slots import drop_slot
 from tests.support.stack import KafkaForTests
 from tests.support.wait import wait_until

@@ -18,7 +18,7 @@ import fastavro
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from tests.sources.kafka.polling import Poller, send
+from tests.sources.kafka.poller import Poller, send
 from tests.support.stack import KafkaForTests
 
 RECORD = {

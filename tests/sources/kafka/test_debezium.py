@@ -14,7 +14,7 @@ from headwater.model.rows import CHANGE_COLUMNS, Rows, change_fields
 from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
-from tests.sources.kafka.polling import Poller
+from tests.sources.kafka.poller import Poller
 from tests.support.stack import KafkaForTests
 
 pytestmark = pytest.mark.servers

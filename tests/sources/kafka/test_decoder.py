@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sources.kafka.polling import Poller, send
+from tests.sources.kafka.poller import Poller, send
 from tests.support.stack import KafkaForTests
 
 

@@ -6,7 +6,7 @@ from headwater.model.marks import OffsetsMark
 from headwater.model.stream_state import StreamState
 from headwater.model.window import Window
 from headwater.testing import marks as laws
-from tests.sources.kafka.polling import Poller, send
+from tests.sources.kafka.poller import Poller, send
 from tests.support.stack import KafkaForTests
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from headwater.cli.main import app
 from headwater.model.protocols.source import MeasuresLag
-from tests.sources.kafka.polling import Poller, numbers, send
+from tests.sources.kafka.poller import Poller, numbers, send
 from tests.sources.kafka.test_traps import remove_before
 from tests.support.stack import KafkaForTests
 

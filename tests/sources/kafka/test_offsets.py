@@ -14,7 +14,7 @@ from headwater.config.sources.kafka import KafkaClientSettings, client_options
 from headwater.model.errors import InputError, SettingsError, SourceUnreachable
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
 from headwater.sources.kafka.offsets import fair_shares
-from tests.sources.kafka.polling import Poller, numbers, send, texts
+from tests.sources.kafka.poller import Poller, numbers, send, texts
 from tests.support.stack import KafkaForTests
 
 

@@ -9,7 +9,7 @@ import pytest
 from headwater.model.errors import SourceUnreachable
 from headwater.services.stack.kafka import Kafka
 from headwater.services.stack.service import running
-from tests.sources.kafka.polling import Poller, send
+from tests.sources.kafka.poller import Poller, send
 from tests.support.stack import kafka_at
 
 pytestmark = pytest.mark.servers

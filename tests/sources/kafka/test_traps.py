@@ -15,7 +15,7 @@ from headwater.model.marks import OffsetsMark
 from headwater.services.stack.kafka import Kafka
 from headwater.services.stack.service import running
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
-from tests.sources.kafka.polling import Poller, numbers, send, texts
+from tests.sources.kafka.poller import Poller, numbers, send, texts
 from tests.support.stack import KafkaForTests, kafka_at
 from tests.support.wait import wait_until
 

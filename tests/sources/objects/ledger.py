@@ -15,7 +15,7 @@ from headwater.sources.objects.listing_diff import LISTING
 Version = tuple[str, int, int]  # etag, size, modified
 
 
-class Book:
+class PipelineLedger:
     """A ledger in a file, and a lease to write in it."""
 
     def __init__(self, folder: Path) -> None:

@@ -23,7 +23,7 @@ MODIFIED = 1_772_438_400_000_000  # 2026-03-02T08:00:00Z
 
 
 @dataclass(frozen=True)
-class ShelfContainer:
+class FolderContainer:
     """The least that reading needs of a container."""
 
     folder: Path
@@ -31,7 +31,7 @@ class ShelfContainer:
 
     @property
     def address(self) -> str:
-        return f"{self.scheme}://{self.folder}/" if self.scheme == "file" else f"{self.scheme}://shelf/"
+        return f"{self.scheme}://{self.folder}/" if self.scheme == "file" else f"{self.scheme}://bucket/"
 
     def url(self, key: str) -> str:
         return self.address + key
@@ -55,11 +55,11 @@ class ShelfContainer:
         return self.fetch(version)[start:end]
 
 
-class Shelf:
+class ObjectFolder:
     """Objects are put here; `rows` reads all of them as one window."""
 
     def __init__(self, folder: Path, scheme: str = "file") -> None:
-        self.container = ShelfContainer(folder, scheme)
+        self.container = FolderContainer(folder, scheme)
         self._listed: dict[str, ObjectVersion] = {}
         self.tries = 0
         self.tuning = Tuning()
@@ -114,7 +114,7 @@ class Shelf:
                 rows += batch.to_pylist()
         return rows
 
-    def told(self) -> dict[tuple, str]:
+    def reasons(self) -> dict[tuple, str]:
         """What the rejects say, by object and row (None: the whole object)."""
         start = len(self.container.address)
         return {(str(r.place["object"])[start:], r.place.get("row")): r.reason for r in self.rejects}

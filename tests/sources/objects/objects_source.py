@@ -21,16 +21,16 @@ from headwater.sources.objects.source import ObjectsSource
 from headwater.sources.objects.tuning import Tuning
 from headwater.storage.container import Container, ObjectVersion
 from headwater.storage.open import open_container
-from tests.sources.objects.ledger import Book
+from tests.sources.objects.ledger import PipelineLedger
 
 
 @dataclass
-class Watched:
+class CountingContainer:
     """A container that counts how it is asked."""
 
     real: Container
     listings: int = 0
-    looks: list[str] = field(default_factory=list)
+    stats: list[str] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -44,7 +44,7 @@ class Watched:
         return self.real.listing(start_after)
 
     def stat(self, key: str) -> ObjectVersion | None:
-        self.looks.append(key)
+        self.stats.append(key)
         return self.real.stat(key)
 
     def without_min_age(self) -> Container:
@@ -57,7 +57,7 @@ class Watched:
         return self.real.fetch_range(version, start, end)
 
 
-class Watcher:
+class ObjectsPipeline:
     """One pipeline's source, ledger and mark. The mark is kept as a store keeps it: as JSON."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Watcher:
         self.tuning = tuning or Tuning()
         self.settings = ObjectsSourceSettings(**settings)
         self.folder, self._s3 = folder, s3 or S3Settings()
-        self.book = Book(folder)
+        self.book = PipelineLedger(folder)
         self.mark: Mark | None = None
         self.ahead = dt.timedelta()  # how far the source's clock is before ours
         self.plan = Plan(None)
@@ -74,7 +74,7 @@ class Watcher:
 
     def restart(self) -> None:
         """As another process would begin: with the mark and the ledger alone."""
-        self.container = Watched(open_container(self.settings, self.folder, self._s3))
+        self.container = CountingContainer(open_container(self.settings, self.folder, self._s3))
         clock = lambda: dt.datetime.now(dt.UTC) + self.ahead  # noqa: E731
         poller = open_feed(self.settings, self.container, self.folder, self._s3, clock=clock, tuning=self.tuning)
         self.source = ObjectsSource(

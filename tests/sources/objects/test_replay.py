@@ -15,23 +15,23 @@ from headwater.model.rows import Reject
 from headwater.model.stream_state import StreamState
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay
-from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.object_folder import ObjectFolder
 
 METADATA = {"url": "u", "row": "n"}
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path)
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(tmp_path)
 
 
-def replayed(shelf: Shelf, columns: dict | None = None, **settings: object) -> tuple[list[dict], list[Reject]]:
+def replayed(folder: ObjectFolder, columns: dict | None = None, **settings: object) -> tuple[list[dict], list[Reject]]:
     """Of what is in `rejects` now: rows, and what is set aside again."""
-    chosen = ObjectsSourceSettings(url=shelf.container.address, metadata=METADATA, **settings)
-    kept = [Reject.from_json(reject.to_json()) for reject in shelf.rejects]
+    chosen = ObjectsSourceSettings(url=folder.container.address, metadata=METADATA, **settings)
+    kept = [Reject.from_json(reject.to_json()) for reject in folder.rejects]
     rows, aside = [], []
     reading = ReadSettings.of(chosen, StreamState(columns=columns or {}), "things")
-    for stream in replay(kept, reading, shelf.container):
+    for stream in replay(kept, reading, folder.container):
         for split in stream.splits:
             for batch in pickle.loads(pickle.dumps(split)).read(aside.append):  # noqa: S301
                 assert batch.schema == stream.schema
@@ -48,45 +48,45 @@ def replayed(shelf: Shelf, columns: dict | None = None, **settings: object) -> t
         (b"9;1\n8;3\n'9\n';x\n", {"format": "csv", "csv": {"delimiter": ";", "quote": "'", "header": False}}),
     ],
 )
-def test_rows_come_back_from_their_own_bytes_with_their_place(shelf: Shelf, content: bytes, kind: dict):
-    shelf.put("k", content)
+def test_rows_come_back_from_their_own_bytes_with_their_place(folder: ObjectFolder, content: bytes, kind: dict):
+    folder.put("k", content)
     ddl = "z string, a {}" if "csv" in kind else "a {}"
-    shelf.rows(schema=ddl.format("bigint"), **kind)
-    before = list(shelf.rejects)
+    folder.rows(schema=ddl.format("bigint"), **kind)
+    before = list(folder.rejects)
     assert [r.place["row"] for r in before] == [3]
-    (shelf.container.folder / "k").unlink()
+    (folder.container.folder / "k").unlink()
 
-    rows, aside = replayed(shelf, schema=ddl.format("string"), **kind)
-    assert [(row["a"], row["u"], row["n"]) for row in rows] == [("x", shelf.container.url("k"), 3)]
+    rows, aside = replayed(folder, schema=ddl.format("string"), **kind)
+    assert [(row["a"], row["u"], row["n"]) for row in rows] == [("x", folder.container.url("k"), 3)]
     assert aside == []
 
-    rows, aside = replayed(shelf, schema=ddl.format("int"), **kind)
+    rows, aside = replayed(folder, schema=ddl.format("int"), **kind)
     assert rows == []
     assert [r.id for r in aside] == [r.id for r in before]
     assert not aside[0].again
 
 
-def test_uneven_records_and_lines_that_are_no_text_fail_again_as_themselves(shelf: Shelf):
-    shelf.put("k", b"a,b\n1,2,3\n")
-    shelf.rows(schema="a bigint", format="csv")
-    rows, aside = replayed(shelf, schema="a bigint", format="csv")
-    assert (rows, [r.id for r in aside]) == ([], [shelf.rejects[0].id])
-    shelf.put("k", b"x\n\xff\n")
-    shelf.rows(format="text")
-    rows, aside = replayed(shelf, format="text")
-    assert (rows, [r.id for r in aside]) == ([], [shelf.rejects[0].id])
+def test_uneven_records_and_lines_that_are_no_text_fail_again_as_themselves(folder: ObjectFolder):
+    folder.put("k", b"a,b\n1,2,3\n")
+    folder.rows(schema="a bigint", format="csv")
+    rows, aside = replayed(folder, schema="a bigint", format="csv")
+    assert (rows, [r.id for r in aside]) == ([], [folder.rejects[0].id])
+    folder.put("k", b"x\n\xff\n")
+    folder.rows(format="text")
+    rows, aside = replayed(folder, format="text")
+    assert (rows, [r.id for r in aside]) == ([], [folder.rejects[0].id])
 
 
-def test_whole_objects_are_read_as_they_are_now(shelf: Shelf):
+def test_whole_objects_are_read_as_they_are_now(folder: ObjectFolder):
     for key in ("mended", "broken", "gone"):
-        shelf.put(key, b"oops")
-    shelf.tries = 9
-    assert shelf.rows(schema="a bigint") == []
-    before = {r.part: r.id for r in shelf.rejects}
-    shelf.put("mended", b'{"a": 1}\n{"a": "x"}\n{"a": 3}\n')
-    (shelf.container.folder / "gone").unlink()
+        folder.put(key, b"oops")
+    folder.tries = 9
+    assert folder.rows(schema="a bigint") == []
+    before = {r.part: r.id for r in folder.rejects}
+    folder.put("mended", b'{"a": 1}\n{"a": "x"}\n{"a": 3}\n')
+    (folder.container.folder / "gone").unlink()
 
-    rows, aside = replayed(shelf, schema="a bigint")
+    rows, aside = replayed(folder, schema="a bigint")
     assert [(row["a"], row["n"]) for row in rows] == [(1, 1), (3, 3)]
     told = {(r.place["object"].rpartition("/")[2], r.place.get("row")): r for r in aside}
     assert set(told) == {("broken", None), ("gone", None), ("mended", 2)}
@@ -102,33 +102,33 @@ def parquet(**columns: object) -> bytes:
     return out.getvalue()
 
 
-def test_rows_of_parquet_stay_rejects_until_their_object_changes(shelf: Shelf):
+def test_rows_of_parquet_stay_rejects_until_their_object_changes(folder: ObjectFolder):
     columns = {"t": (0, "timestamp_ntz")}
-    shelf.put("x", parquet(t=pa.array([1000, 1001], pa.timestamp("ns"))))
-    assert len(shelf.rows(columns, format="parquet")) == 1
-    rows, aside = replayed(shelf, columns, format="parquet")
-    assert (rows, [r.id for r in aside]) == ([], [shelf.rejects[0].id])
-    (shelf.container.folder / "x").write_bytes(parquet(t=pa.array([5], pa.timestamp("us"))))
-    assert replayed(shelf, columns, format="parquet") == ([], [])
-    (shelf.container.folder / "x").unlink()
-    assert "deleted" in replayed(shelf, columns, format="parquet")[1][0].reason
+    folder.put("x", parquet(t=pa.array([1000, 1001], pa.timestamp("ns"))))
+    assert len(folder.rows(columns, format="parquet")) == 1
+    rows, aside = replayed(folder, columns, format="parquet")
+    assert (rows, [r.id for r in aside]) == ([], [folder.rejects[0].id])
+    (folder.container.folder / "x").write_bytes(parquet(t=pa.array([5], pa.timestamp("us"))))
+    assert replayed(folder, columns, format="parquet") == ([], [])
+    (folder.container.folder / "x").unlink()
+    assert "deleted" in replayed(folder, columns, format="parquet")[1][0].reason
 
 
-def test_a_row_group_is_read_again(shelf: Shelf):
+def test_a_row_group_is_read_again(folder: ObjectFolder):
     columns = {"a": (0, "bigint")}
     whole = parquet(a=range(5000))
     at = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(3).column(0).data_page_offset + 100
-    shelf.put("x", whole[:at] + b"\x55" * 300 + whole[at + 300 :])
-    splits = shelf.splits(columns, format="parquet", split_bytes=5_000)
-    assert len(shelf.read(splits)) == 4000
-    assert replayed(shelf, columns, format="parquet")[1][0].id == shelf.rejects[0].id
-    shelf.put("x", whole)
-    etag = shelf.container.stat("x").etag
-    shelf.rejects = [Reject("things", r.place, r.reason, r.payload, {**r.more, "etag": etag}) for r in shelf.rejects]
-    rows, aside = replayed(shelf, columns, format="parquet")
+    folder.put("x", whole[:at] + b"\x55" * 300 + whole[at + 300 :])
+    splits = folder.splits(columns, format="parquet", split_bytes=5_000)
+    assert len(folder.read(splits)) == 4000
+    assert replayed(folder, columns, format="parquet")[1][0].id == folder.rejects[0].id
+    folder.put("x", whole)
+    etag = folder.container.stat("x").etag
+    folder.rejects = [Reject("things", r.place, r.reason, r.payload, {**r.more, "etag": etag}) for r in folder.rejects]
+    rows, aside = replayed(folder, columns, format="parquet")
     assert [(row["a"], row["n"]) for row in rows] == [(n, n + 1) for n in range(3000, 4000)]
     assert aside == []
 
 
-def test_nothing_to_replay_is_no_rows(shelf: Shelf):
-    assert replayed(shelf, schema="a bigint") == ([], [])
+def test_nothing_to_replay_is_no_rows(folder: ObjectFolder):
+    assert replayed(folder, schema="a bigint") == ([], [])

@@ -20,64 +20,70 @@ from headwater.sources.objects.formats.csv import kinds_of
 from headwater.sources.objects.formats.json import infer_json
 from headwater.sources.objects.schema import infer_state
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.object_folder import ObjectFolder
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path)
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(tmp_path)
 
 
-def found(shelf: Shelf, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
+def found(folder: ObjectFolder, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
     state = infer_state(
         StreamState(columns=known or {}),
-        shelf.pages(),
-        ObjectsSourceSettings(url=shelf.container.address, **more),
-        shelf.container,
-        shelf.tuning,
+        folder.pages(),
+        ObjectsSourceSettings(url=folder.container.address, **more),
+        folder.container,
+        folder.tuning,
     )
     return dict(state.columns)
 
 
-def test_every_object_of_the_window_is_looked_at(shelf: Shelf):
+def test_every_object_of_the_window_is_looked_at(folder: ObjectFolder):
     for number in range(100):
-        shelf.put(f"{number:03}", b'{"a": %d}\n' % number)
-    shelf.put("050", b'{"a": 1.5, "late": true}\n{"a": null, "@odd": "x"}\n')
-    shelf.put("070.gz", gzip.compress(b'[{"in": {"b": 1}},\n {"a": 2}]'))
-    shelf.put("080.gz", b"bad")
-    shelf.put("090", b"bad")
-    columns = found(shelf)
+        folder.put(f"{number:03}", b'{"a": %d}\n' % number)
+    folder.put("050", b'{"a": 1.5, "late": true}\n{"a": null, "@odd": "x"}\n')
+    folder.put("070.gz", gzip.compress(b'[{"in": {"b": 1}},\n {"a": 2}]'))
+    folder.put("080.gz", b"bad")
+    folder.put("090", b"bad")
+    columns = found(folder)
     assert columns == {"a": (0, "double"), "late": (1, "boolean"), "@odd": (2, "string"), "in": (3, "string")}
-    rows = shelf.rows(columns)
+    rows = folder.rows(columns)
     assert len(rows) == 102
-    assert {"a": None, "late": None, "@odd": None, "in": '{"b":1}', "object_url": shelf.container.url("070.gz")} in rows
-    assert sorted(shelf.told()) == [("080.gz", None), ("090", None)]
+    assert {
+        "a": None,
+        "late": None,
+        "@odd": None,
+        "in": '{"b":1}',
+        "object_url": folder.container.url("070.gz"),
+    } in rows
+    assert sorted(folder.reasons()) == [("080.gz", None), ("090", None)]
 
 
-def test_a_schema_that_is_written_is_the_schema(shelf: Shelf):
-    shelf.put("a", b'{"new": "x"}')
-    assert found(shelf, schema="a bigint") == {}
-    assert found(shelf, format="text") == {}
+def test_a_schema_that_is_written_is_the_schema(folder: ObjectFolder):
+    folder.put("a", b'{"new": "x"}')
+    assert found(folder, schema="a bigint") == {}
+    assert found(folder, format="text") == {}
     settings = ObjectsSourceSettings(url="file:///x/", schema="a bigint", metadata=["row"])
     names = ReadSettings.of(settings, StreamState(), "").schema.names
     assert names == ["a", "object_row"]
 
 
-def test_fields_that_cannot_be_columns_beside_each_other_are_refused(shelf: Shelf):
-    shelf.put("a", b'{"id": 1, "ID": 2}')
+def test_fields_that_cannot_be_columns_beside_each_other_are_refused(folder: ObjectFolder):
+    folder.put("a", b'{"id": 1, "ID": 2}')
     with pytest.raises(InputError, match="id, ID"):
-        found(shelf)
-    shelf.put("a", b'{"object_url": 1}')
+        found(folder)
+    folder.put("a", b'{"object_url": 1}')
     with pytest.raises(InputError, match="object_url"):
-        found(shelf)
+        found(folder)
 
 
-def test_large_objects_are_looked_at_in_chunks(shelf: Shelf):
-    shelf.tuning = Tuning(infer_bytes=100)
+def test_large_objects_are_looked_at_in_chunks(folder: ObjectFolder):
+    folder.tuning = Tuning(infer_bytes=100)
     lines = b"".join(b'{"a": %d}\n' % number for number in range(1000))
-    shelf.put("a", b"\xef\xbb\xbf" + lines + b'{"b": 1}')
-    shelf.put("b", b"[" + b",".join(lines.split()[::2]) + b"]")
-    assert list(found(shelf)) == ["a", "b"]
+    folder.put("a", b"\xef\xbb\xbf" + lines + b'{"b": 1}')
+    folder.put("b", b"[" + b",".join(lines.split()[::2]) + b"]")
+    assert list(found(folder)) == ["a", "b"]
 
 
 values = st.one_of(
@@ -143,23 +149,23 @@ def test_numbers_found_in_csv_are_written_like_that(texts: list[str]):
             assert text in {repr(float(text)), str(int(float(text))) if "." not in text and "e" not in text else ""}
 
 
-def test_columns_of_csv_objects_with_and_without_a_header(shelf: Shelf):
-    shelf.put("1", "id,price,code\n1,2.5,007\n")
-    shelf.put("2", "code,id,extra,empty\nx,2,true,\n")
-    shelf.put("3", 'id\n"open')
-    columns = found(shelf, format="csv")
+def test_columns_of_csv_objects_with_and_without_a_header(folder: ObjectFolder):
+    folder.put("1", "id,price,code\n1,2.5,007\n")
+    folder.put("2", "code,id,extra,empty\nx,2,true,\n")
+    folder.put("3", 'id\n"open')
+    columns = found(folder, format="csv")
     assert {name: kind for name, (_, kind) in columns.items()} == {
         "id": "bigint",
         "price": "double",
         "code": "string",
         "extra": "boolean",
     }
-    rows = shelf.rows(columns, format="csv", metadata=[])
+    rows = folder.rows(columns, format="csv", metadata=[])
     assert [tuple(row.values()) for row in rows] == [(1, 2.5, "007", None), (2, None, "x", True)]
 
     for key in "123":
-        shelf.put(key, "1,,x\n2,,y\n")
-    columns = found(shelf, format="csv", csv={"header": False})
+        folder.put(key, "1,,x\n2,,y\n")
+    columns = found(folder, format="csv", csv={"header": False})
     assert {name: kind for name, (_, kind) in columns.items()} == {"column1": "bigint", "column3": "string"}
-    rows = shelf.rows(columns, format="csv", csv={"header": False}, metadata=[])
+    rows = folder.rows(columns, format="csv", csv={"header": False}, metadata=[])
     assert [tuple(row.values()) for row in rows] == [(1, "x"), (2, "y")] * 3

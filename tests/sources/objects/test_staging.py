@@ -14,7 +14,7 @@ from headwater.model.marks import ObjectsMark
 from headwater.sources.objects.listing_diff import diff_listing
 from headwater.sources.objects.staging import GenerationCounter, StagingRun, stage
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.ledger import Book, Version, pages
+from tests.sources.objects.ledger import PipelineLedger, Version, pages
 
 _keys = st.text(st.sampled_from("ab/ %é😀~"), min_size=1, max_size=2)
 _versions = st.tuples(st.sampled_from(["e1", "e2"]), st.integers(0, 3), st.integers(0, 2))
@@ -45,7 +45,7 @@ def test_every_look_queues_exactly_what_is_new(
     lazy: bool,  # noqa: FBT001 - the queue is not read in between, so changes pile up
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        book, oracle, mark = Book(Path(folder)), Oracle(), ObjectsMark(0)
+        book, oracle, mark = PipelineLedger(Path(folder)), Oracle(), ObjectsMark(0)
         wanted: dict[str, Version] = {}
         for listing in listings:
             wanted = {key: version for key, version in wanted.items() if key in listing} | oracle.look(listing)
@@ -63,7 +63,7 @@ def test_every_look_queues_exactly_what_is_new(
 def test_rows_that_landed_are_known_to_be_there(listings: list[dict[str, Version]], page: int) -> None:
     """What replaces or removes rows depends on it: an object whose rows once landed has them still, unless removed."""
     with tempfile.TemporaryDirectory() as folder:
-        book, mark = Book(Path(folder)), ObjectsMark(0)
+        book, mark = PipelineLedger(Path(folder)), ObjectsMark(0)
         landed: set[str] = set()
         for listing in listings:
             _look(book, listing, page, mark, deleted="remove_rows")
@@ -78,7 +78,7 @@ def test_rows_that_landed_are_known_to_be_there(listings: list[dict[str, Version
 @settings(max_examples=40, deadline=None)
 def test_a_second_look_at_the_same_finds_nothing(listings: list[dict[str, Version]], page: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        book, mark = Book(Path(folder)), ObjectsMark(0)
+        book, mark = PipelineLedger(Path(folder)), ObjectsMark(0)
         for listing in listings:
             _look(book, listing, page, mark)
             assert list(diff_listing(pages(listing, 3), book.ledger, tuning=_SMALL)) == []
@@ -98,7 +98,7 @@ def test_windows_keep_to_their_limits(sizes: list[int], objects: int, most: int,
 
 
 def test_only_the_end_is_listed_where_keys_grow(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = PipelineLedger(tmp_path)
     first = {f"2026-03-0{day}": ("e", 1, 1) for day in range(1, 6)}
     _look(book, first, 2, ObjectsMark(0))
     after = book.ledger.last_key()
@@ -109,7 +109,7 @@ def test_only_the_end_is_listed_where_keys_grow(tmp_path: Path) -> None:
     assert not any(one.gone.num_rows for one in found)
 
 
-def _look(book: Book, objects: dict[str, Version], page: int, mark: ObjectsMark, **more: object) -> None:
+def _look(book: PipelineLedger, objects: dict[str, Version], page: int, mark: ObjectsMark, **more: object) -> None:
     found = diff_listing(pages(objects, page), book.ledger, tuning=_SMALL)
     stage(
         found,
@@ -119,11 +119,11 @@ def _look(book: Book, objects: dict[str, Version], page: int, mark: ObjectsMark,
     )
 
 
-def _rows(book: Book, mark: ObjectsMark) -> list[dict[str, object]]:
+def _rows(book: PipelineLedger, mark: ObjectsMark) -> list[dict[str, object]]:
     return [row for page in book.ledger.window(mark.generation, 1 << 60) for row in page.to_pylist()]
 
 
-def _queued(book: Book, mark: ObjectsMark) -> dict[str, Version]:
+def _queued(book: PipelineLedger, mark: ObjectsMark) -> dict[str, Version]:
     return {
         row["key"]: (row["etag"], row["size"], row["modified"]) for row in _rows(book, mark) if row["state"] == "read"
     }

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from headwater.services.connect.client import ConnectClient
-from tests.services.connect.gate import gate
+from tests.services.connect.proxy import proxy
 from tests.services.stack.test_connect import drop_slot
 from tests.support.command_line import Headwater, Ran
 from tests.support.stack import KafkaForTests
@@ -261,7 +261,7 @@ def test_what_does_not_run_in_time_is_told(headwater: Headwater, connect: str, t
     file = write(tmp_path, source("slow", tmp_path))
     starting = 200, b'{"name":"slow","connector":{"state":"UNASSIGNED","worker_id":"w"},"tasks":[],"type":"source"}'
     config = 200, json.dumps(json.loads(file.read_text())).encode()
-    with gate(connect, (200, b"[]"), config, *[starting] * 20) as (url, _):
+    with proxy(connect, (200, b"[]"), config, *[starting] * 20) as (url, _):
         done = headwater("connect", "apply", file, "--url", url, "--wait", "500ms")
     assert done.code == 1
     assert (
@@ -304,9 +304,9 @@ def test_the_worker_is_found_where_it_was_named_and_people_are_told(
 
 
 def test_a_worker_without_connectors_says_how_to_make_one(headwater: Headwater):
-    with gate("http://127.0.0.1:1", (200, b"[]")) as (url, _):
+    with proxy("http://127.0.0.1:1", (200, b"[]")) as (url, _):
         assert headwater("connect", "status", "--url", url).out == "no connectors\n  → headwater connect apply FILE\n"
-    with gate("http://127.0.0.1:1", (404, b'{"message":"not found"}'), (200, b"[]")) as (url, _):
+    with proxy("http://127.0.0.1:1", (404, b'{"message":"not found"}'), (200, b"[]")) as (url, _):
         assert (
             "it has none; headwater connect apply FILE creates one"
             in headwater("connect", "stop", "x", "--url", url).err

@@ -9,14 +9,14 @@ import pytest
 
 from headwater.sinks.iceberg.catalog.catalog import create_table
 from headwater.sinks.iceberg.catalog.table import table_for
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = pytest.mark.spark
 
 _ROUNDS, _WRITERS = 30, 3
 
 
-def test_writers_that_make_a_namespace_and_a_table_at_once_all_get_the_same_table(lands: Lands) -> None:
+def test_writers_that_make_a_namespace_and_a_table_at_once_all_get_the_same_table(lands: LakeTable) -> None:
     together = threading.Barrier(_WRITERS, timeout=60)
     schema = orders([1]).schema
 

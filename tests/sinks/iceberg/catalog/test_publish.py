@@ -16,7 +16,7 @@ from headwater.sinks.iceberg.catalog.catalog import find_table
 from headwater.sinks.iceberg.catalog.jvm import HeadMoved
 from headwater.sinks.iceberg.catalog.publish import Stamp, prepare_update
 from headwater.sinks.iceberg.catalog.table import table_for
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ def meanwhile_rows(rows: Rows, action: Callable[[], object]) -> Rows:
     return replace(rows, splits=None, frame=frame)
 
 
-def frozen_at(step: str, lands: Lands, rows: Rows, meanwhile: Callable[[], object], mode: str):
+def frozen_at(step: str, lands: LakeTable, rows: Rows, meanwhile: Callable[[], object], mode: str):
     """Land window 1 as epoch 1; at one step, something else happens first."""
     sink = lands.sink(mode=mode)
     if step == "reading":
@@ -60,7 +60,7 @@ def frozen_at(step: str, lands: Lands, rows: Rows, meanwhile: Callable[[], objec
 @pytest.mark.parametrize("mode", ["append", "merge"])
 @pytest.mark.parametrize("step", ["reading", "written", "leased"])
 def test_a_frozen_writer_wakes_up_after_its_window_was_landed(
-    lands: Lands, lake_folder: Path, step: str, mode: str
+    lands: LakeTable, lake_folder: Path, step: str, mode: str
 ) -> None:
     lands.land(orders(range(5), "old"), 99, mode=mode)
     taken_over = []
@@ -76,7 +76,9 @@ def test_a_frozen_writer_wakes_up_after_its_window_was_landed(
 
 
 @pytest.mark.parametrize("step", ["reading", "written", "leased"])
-def test_a_frozen_writer_wakes_up_after_later_windows_were_landed(lands: Lands, lake_folder: Path, step: str) -> None:
+def test_a_frozen_writer_wakes_up_after_later_windows_were_landed(
+    lands: LakeTable, lake_folder: Path, step: str
+) -> None:
     lands.land(orders([1], "old"), 99, mode="merge")
     with pytest.raises(LeaseLost, match=r"another process took over \(epoch 2, ours is 1\)"):
         frozen_at(
@@ -90,7 +92,7 @@ def test_a_frozen_writer_wakes_up_after_later_windows_were_landed(lands: Lands, 
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_a_lost_lease_stops_the_publishing(lands: Lands, lake_folder: Path) -> None:
+def test_a_lost_lease_stops_the_publishing(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders([1]), 99)
 
     def lost() -> None:
@@ -102,7 +104,7 @@ def test_a_lost_lease_stops_the_publishing(lands: Lands, lake_folder: Path) -> N
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_an_earlier_epoch_writes_nothing(lands: Lands, lake_folder: Path) -> None:
+def test_an_earlier_epoch_writes_nothing(lands: LakeTable, lake_folder: Path) -> None:
     lands.sink().land(lands.attempt(1, epoch=5), orders([1]))
     with pytest.raises(LeaseLost):
         lands.sink().land(lands.attempt(2, epoch=4), orders([2]))
@@ -111,7 +113,7 @@ def test_an_earlier_epoch_writes_nothing(lands: Lands, lake_folder: Path) -> Non
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_a_foreign_insert_in_between_is_merged_over(lands: Lands, lake_folder: Path) -> None:
+def test_a_foreign_insert_in_between_is_merged_over(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders(range(5), "old"), 99, mode="merge")
     insert = Once(
         lambda: lands.spark.sql(f"INSERT INTO {lands.table} VALUES (7, 'foreign 7', 1), (50, 'foreign 50', 1)")
@@ -123,7 +125,7 @@ def test_a_foreign_insert_in_between_is_merged_over(lands: Lands, lake_folder: P
     assert not [name for name in lands.files(lake_folder) - lands.referenced() if "run" in name]
 
 
-def test_a_compaction_in_between_is_merged_over(lands: Lands) -> None:
+def test_a_compaction_in_between_is_merged_over(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge")
     sink.land(lands.attempt(98), orders(range(5), "old"))
     sink.land(lands.attempt(99), orders(range(2, 8), "newer"))
@@ -140,7 +142,7 @@ def test_a_compaction_in_between_is_merged_over(lands: Lands) -> None:
     assert len(lands.rows()) == 8
 
 
-def test_a_table_that_never_rests_is_given_up(lands: Lands, lake_folder: Path) -> None:
+def test_a_table_that_never_rests_is_given_up(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders([1]), 99)
     table = find_table(lands.spark, table_for(lands.table, "x"))
     values = itertools.count()
@@ -153,7 +155,7 @@ def test_a_table_that_never_rests_is_given_up(lands: Lands, lake_folder: Path) -
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_of_two_writers_with_the_same_base_exactly_one_publishes(lands: Lands) -> None:
+def test_of_two_writers_with_the_same_base_exactly_one_publishes(lands: LakeTable) -> None:
     lands.land(orders([1]), 99)
     rounds = 4
     for number in range(rounds):
@@ -181,7 +183,7 @@ def test_of_two_writers_with_the_same_base_exactly_one_publishes(lands: Lands) -
     assert len(lands.snapshots()) == 1 + rounds
 
 
-def test_two_pipelines_land_in_one_table_at_the_same_time(lands: Lands) -> None:
+def test_two_pipelines_land_in_one_table_at_the_same_time(lands: LakeTable) -> None:
     lands.land(orders([0]), 99)
 
     def run(pipeline: str, first: int) -> None:

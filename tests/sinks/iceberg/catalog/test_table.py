@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from headwater.model.errors import SchemaRefused, UnknownName
-from tests.sinks.iceberg.landing import Lands, orders, table_rows
+from tests.sinks.iceberg.lake_table import LakeTable, orders, table_rows
 
 pytestmark = pytest.mark.spark
 
@@ -39,14 +39,14 @@ EVERYTHING = {
 }  # fmt: skip
 
 
-def scanned(lands: Lands) -> pa.Table:
+def scanned(lands: LakeTable) -> pa.Table:
     """The table as pyiceberg reads it, without Spark."""
     located = lands.spark.sql(f"SELECT file FROM {lands.table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")
     return StaticTable.from_metadata(located.collect()[0].file).scan().to_arrow()
 
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
-def test_every_type_is_kept_exactly_and_read_by_other_engines(lands: Lands, upsert: str) -> None:
+def test_every_type_is_kept_exactly_and_read_by_other_engines(lands: LakeTable, upsert: str) -> None:
     table = pa.table(EVERYTHING)
     sink = lands.sink(mode="merge", upsert=upsert)
     sink.land(lands.attempt(1), table_rows(table, key=["id"]))
@@ -67,7 +67,7 @@ def test_every_type_is_kept_exactly_and_read_by_other_engines(lands: Lands, upse
 
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
-def test_a_table_follows_its_source(lands: Lands, upsert: str) -> None:
+def test_a_table_follows_its_source(lands: LakeTable, upsert: str) -> None:
     lands.land(
         table_rows(
             pa.table(
@@ -88,13 +88,13 @@ def test_a_table_follows_its_source(lands: Lands, upsert: str) -> None:
     assert scanned(lands).num_rows == 3
 
 
-def test_an_identifier_that_may_be_null_now_is_none_any_more(lands: Lands) -> None:
+def test_an_identifier_that_may_be_null_now_is_none_any_more(lands: LakeTable) -> None:
     lands.land(orders([1]), 1)
     lands.land(table_rows(pa.table({"note": ["x"]})), 2)
     assert sorted((row["id"] or 0, row["note"]) for row in lands.rows()) == [(0, "x"), (1, "new 1")]
 
 
-def test_what_cannot_follow_is_refused_before_anything_is_written(lands: Lands, lake_folder: Path) -> None:
+def test_what_cannot_follow_is_refused_before_anything_is_written(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders([1]), 1)
     with pytest.raises(SchemaRefused, match="'note' is string in the table and long in the source"):
         lands.land(table_rows(pa.table({"id": [1], "note": [5], "more": [1]})), 2)
@@ -127,7 +127,7 @@ def partitioned_rows() -> pa.Table:
         ["bucket(3, uid)", "month(day)", "hour(wall)", "year(at)"],
     ],
 )
-def test_partitions_hold_their_rows(lands: Lands, fields: list[str]) -> None:
+def test_partitions_hold_their_rows(lands: LakeTable, fields: list[str]) -> None:
     table = partitioned_rows()
     sink = lands.sink(mode="merge", partition_by=fields)
     sink.land(lands.attempt(1), table_rows(table, key=["id"], splits=2, counted=False))
@@ -144,7 +144,7 @@ def test_partitions_hold_their_rows(lands: Lands, fields: list[str]) -> None:
     assert spark.sql(f"SELECT {counts}").collect()[0][:] == spark.sql(f"SELECT {unpruned} FROM {name}").collect()[0][:]
 
 
-def test_an_unknown_partition_column_is_named_with_the_nearest(lands: Lands) -> None:
+def test_an_unknown_partition_column_is_named_with_the_nearest(lands: LakeTable) -> None:
     with pytest.raises(UnknownName, match="'nots'") as unknown:
         lands.land(orders([1]), 1, partition_by=["nots"])
     assert "did you mean 'note'" in str(unknown.value)
@@ -168,7 +168,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write", "merge"])
-def test_hostile_column_names_are_only_names(lands: Lands, upsert: str) -> None:
+def test_hostile_column_names_are_only_names(lands: LakeTable, upsert: str) -> None:
     def rows(ids: range, text: str) -> pa.Table:
         columns = {name: [f"{text} {n}" for n in ids] for name in HOSTILE}
         return pa.table({**columns, "dot.ted": list(ids), "back`tick": [str(n) for n in ids], "id": list(ids)})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headwater.model.errors import LeaseLost, RunError
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = pytest.mark.spark
 
 STREAM = ("shop.orders",)
 
 
-def test_a_tag_that_is_there_stays_where_it_is(lands: Lands):
+def test_a_tag_that_is_there_stays_where_it_is(lands: LakeTable):
     lands.land(orders([1]), 1)
     lands.sink().tag(lands.attempt(1), STREAM, ["a", "b"])
     lands.land(orders([2]), 2)
@@ -24,7 +24,7 @@ def test_a_tag_that_is_there_stays_where_it_is(lands: Lands):
     assert lands.sink().tagged(lands.spark, STREAM, "d") == []
 
 
-def test_a_tag_of_another_history_is_an_error(lands: Lands):
+def test_a_tag_of_another_history_is_an_error(lands: LakeTable):
     lands.land(orders([1]), 1)
     first = lands.spark.sql(f"SELECT snapshot_id FROM {lands.table}.snapshots").first()[0]
     lands.land(orders([2]), 2)
@@ -41,7 +41,7 @@ def test_a_tag_of_another_history_is_an_error(lands: Lands):
         lands.sink().tag(lands.attempt(3), STREAM, ["b"])
 
 
-def test_expiring_snapshots_keeps_what_has_a_tag(lands: Lands):
+def test_expiring_snapshots_keeps_what_has_a_tag(lands: LakeTable):
     """And a label that comes again after a rewind is recognised, though snapshots in between are gone."""
     for number in range(1, 5):
         lands.land(orders([number]), number)
@@ -57,7 +57,7 @@ def test_expiring_snapshots_keeps_what_has_a_tag(lands: Lands):
     assert lands.spark.sql(f"SELECT * FROM {lands.table} VERSION AS OF 'a'").count() == 1
 
 
-def test_a_process_that_lost_its_lease_makes_no_tag(lands: Lands):
+def test_a_process_that_lost_its_lease_makes_no_tag(lands: LakeTable):
     """G4"""
     lands.sink().land(lands.attempt(1, epoch=2), orders([1]))
 
@@ -71,7 +71,7 @@ def test_a_process_that_lost_its_lease_makes_no_tag(lands: Lands):
     assert lands.refs() == {"main"}
 
 
-def test_another_writer_in_between_does_not_take_the_tag_away(lands: Lands):
+def test_another_writer_in_between_does_not_take_the_tag_away(lands: LakeTable):
     lands.land(orders([1]), 1)
     done = []
 

@@ -9,7 +9,7 @@ import pytest
 from headwater.model.errors import InputError
 from headwater.testing.change_log import ChangeLog, changes
 from tests.sinks.iceberg.cdc.test_current_state import Target, plainly
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def found(target: Target) -> list[tuple]:
     return [tuple(row) for row in rows.collect()]
 
 
-def test_every_event_is_kept_with_what_it_left_out(lands: Lands, log: ChangeLog):
+def test_every_event_is_kept_with_what_it_left_out(lands: LakeTable, log: ChangeLog):
     target = Target(lands, mode="changes")
     target.land(plainly(log))
     assert found(target) == [
@@ -43,14 +43,14 @@ def test_every_event_is_kept_with_what_it_left_out(lands: Lands, log: ChangeLog)
     ]
 
 
-def test_events_that_are_read_again_are_kept_once(lands: Lands, log: ChangeLog):
+def test_events_that_are_read_again_are_kept_once(lands: LakeTable, log: ChangeLog):
     target = Target(lands, mode="changes")
     for window in (plainly(log)[:3], plainly(log)[1:], plainly(log)):
         target.land(window)
     assert [row[0] for row in found(target)] == [0, 1, 2, 3, 4]
 
 
-def test_it_is_kept_by_the_day_of_arrival(lands: Lands, log: ChangeLog):
+def test_it_is_kept_by_the_day_of_arrival(lands: LakeTable, log: ChangeLog):
     target = Target(lands, mode="changes")
     target.land(plainly(log))
     described = target.lands.spark.sql(f"DESCRIBE {target.lands.table}").collect()
@@ -58,12 +58,12 @@ def test_it_is_kept_by_the_day_of_arrival(lands: Lands, log: ChangeLog):
 
 
 @pytest.mark.parametrize("mode", ["changes", "history"])
-def test_rows_that_are_not_changes_are_refused(lands: Lands, mode: str):
+def test_rows_that_are_not_changes_are_refused(lands: LakeTable, mode: str):
     with pytest.raises(InputError, match=f"mode {mode} needs the changes of change capture"):
         lands.land(orders([1]), mode=mode)
 
 
-def test_events_that_nothing_names_are_refused(lands: Lands, log: ChangeLog):
+def test_events_that_nothing_names_are_refused(lands: LakeTable, log: ChangeLog):
     with pytest.raises(InputError, match="no column identifies an event"):
         rows = changes(plainly(log))
         Target(lands, mode="changes").land_rows(replace(rows, changes=replace(rows.changes, event_key=())))

@@ -15,7 +15,7 @@ from headwater.model.rows import Reject, Rows
 from headwater.sinks.rejects import row_of
 from headwater.testing.change_log import ChangeLog, Event, changes, partitions
 from headwater.testing.memory_rows import MemoryRejects, with_tables
-from tests.sinks.iceberg.landing import Lands
+from tests.sinks.iceberg.lake_table import LakeTable
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,7 @@ _PARTITIONS: list[list[str]] = [[], ["bucket(3, id)"], ["bucket(2, id)", "trunca
 class Target:
     """A table that changes land in, window after window, with the rejects."""
 
-    def __init__(self, lands: Lands, **options: object) -> None:
+    def __init__(self, lands: LakeTable, **options: object) -> None:
         self.lands = replace(lands, name=f"orders_{next(_TABLES)}")
         self.rejects: list[Reject] = []
         self._numbers = itertools.count(1)
@@ -75,7 +75,7 @@ def plainly(log: ChangeLog) -> list[tuple[int, int, Event]]:
     return [(0, offset, event) for offset, event in enumerate(log.events)]
 
 
-def test_inserts_updates_and_deletes_of_one_window(lands: Lands):
+def test_inserts_updates_and_deletes_of_one_window(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "A")
     log.insert(2, "b", "B")
@@ -85,7 +85,7 @@ def test_inserts_updates_and_deletes_of_one_window(lands: Lands):
     assert target.rows() == {1: ("c", "C")} == log.rows
 
 
-def test_a_value_that_an_event_leaves_out_is_taken_from_the_table(lands: Lands):
+def test_a_value_that_an_event_leaves_out_is_taken_from_the_table(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "long")
     target.land(plainly(log))
@@ -94,7 +94,7 @@ def test_a_value_that_an_event_leaves_out_is_taken_from_the_table(lands: Lands):
     assert target.rows() == {1: ("b", "long")}
 
 
-def test_a_value_that_an_event_leaves_out_is_taken_from_the_batch(lands: Lands):
+def test_a_value_that_an_event_leaves_out_is_taken_from_the_batch(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "long")
     log.update(1, "b")
@@ -104,7 +104,7 @@ def test_a_value_that_an_event_leaves_out_is_taken_from_the_batch(lands: Lands):
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [2], [1, 2], [1, 2, 3], [3]])
-def test_a_change_of_key_takes_what_it_leaves_out_from_the_row_under_the_old_key(lands: Lands, cuts: list[int]):
+def test_a_change_of_key_takes_what_it_leaves_out_from_the_row_under_the_old_key(lands: LakeTable, cuts: list[int]):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "long")
     log.update(1, "b")
@@ -115,7 +115,7 @@ def test_a_change_of_key_takes_what_it_leaves_out_from_the_row_under_the_old_key
     assert not target.rejects
 
 
-def test_a_moved_row_whose_old_partition_lags_is_set_aside_and_not_guessed(lands: Lands):
+def test_a_moved_row_whose_old_partition_lags_is_set_aside_and_not_guessed(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "long")
     log.update(1, "b", "longer")
@@ -129,7 +129,7 @@ def test_a_moved_row_whose_old_partition_lags_is_set_aside_and_not_guessed(lands
     assert target.rows() == {2: ("c", "longer")}
 
 
-def test_a_value_that_nobody_has_is_a_reject(lands: Lands):
+def test_a_value_that_nobody_has_is_a_reject(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "long")
     log.update(1, "b")
@@ -138,7 +138,7 @@ def test_a_value_that_nobody_has_is_a_reject(lands: Lands):
     assert target.rows() == {}
 
 
-def test_a_delete_beats_an_older_update_that_comes_late(lands: Lands):
+def test_a_delete_beats_an_older_update_that_comes_late(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "A")
     log.update(1, "b", "B")
@@ -149,7 +149,7 @@ def test_a_delete_beats_an_older_update_that_comes_late(lands: Lands):
         assert target.rows() == ({1: ("a", "A")} if window == [insert] else {})
 
 
-def test_a_delete_of_a_row_that_was_never_there_is_remembered(lands: Lands):
+def test_a_delete_of_a_row_that_was_never_there_is_remembered(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "A")
     log.delete(1)
@@ -159,7 +159,7 @@ def test_a_delete_of_a_row_that_was_never_there_is_remembered(lands: Lands):
     assert target.rows() == {}
 
 
-def test_a_truncate_takes_what_was_before_it_and_nothing_after(lands: Lands):
+def test_a_truncate_takes_what_was_before_it_and_nothing_after(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "A")
     log.insert(2, "b", "B")
@@ -174,7 +174,7 @@ def test_a_truncate_takes_what_was_before_it_and_nothing_after(lands: Lands):
     assert target.rows() == {3: ("c", "C")}
 
 
-def test_a_replay_changes_nothing_and_publishes_nothing(lands: Lands):
+def test_a_replay_changes_nothing_and_publishes_nothing(lands: LakeTable):
     log, target = ChangeLog(), Target(lands)
     log.insert(1, "a", "A")
     log.update(1, "b")
@@ -189,7 +189,7 @@ def test_a_replay_changes_nothing_and_publishes_nothing(lands: Lands):
     assert len(target.lands.snapshots()) == before
 
 
-def test_deleted_rows_can_stay_marked(lands: Lands):
+def test_deleted_rows_can_stay_marked(lands: LakeTable):
     log, target = ChangeLog(), Target(lands, deletes="mark")
     log.insert(1, "a", "A")
     log.insert(2, "b", "B")
@@ -232,7 +232,7 @@ WAYS = st.sampled_from(["auto", "delete-append", "copy-on-write", "merge"])
 @ANY_LOG
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3), WAYS, st.sampled_from(["3", "3", "2"]))
 def test_any_log_cut_anywhere_and_repeated_gives_the_source(
-    lands: Lands, steps: list, seed: int, count: int, upsert: str, version: str
+    lands: LakeTable, steps: list, seed: int, count: int, upsert: str, version: str
 ):
     log = ChangeLog()
     for name, *arguments in steps:
@@ -247,6 +247,6 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_source(
 @pytest.mark.timeout(3600)
 @settings(ANY_LOG, max_examples=400)
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3), WAYS, st.sampled_from(["3", "2"]))
-def test_many_logs_give_the_source(lands: Lands, steps: list, seed: int, count: int, upsert: str, version: str):
+def test_many_logs_give_the_source(lands: LakeTable, steps: list, seed: int, count: int, upsert: str, version: str):
     any_log = test_any_log_cut_anywhere_and_repeated_gives_the_source.hypothesis.inner_test
     any_log(lands, steps, seed, count, upsert, version)

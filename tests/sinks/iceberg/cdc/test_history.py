@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.testing.change_log import ChangeLog, partitions
 from tests.sinks.iceberg.cdc.test_current_state import ANY_LOG, STEPS, Target, plainly
-from tests.sinks.iceberg.landing import Lands
+from tests.sinks.iceberg.lake_table import LakeTable
 
 pytestmark = pytest.mark.spark
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 class Versions(Target):
     """A table with every version of every row."""
 
-    def __init__(self, lands: Lands, **options: object) -> None:
+    def __init__(self, lands: LakeTable, **options: object) -> None:
         super().__init__(lands, mode="history", **options)
 
     def versions(self) -> list[tuple[object, ...]]:
@@ -33,7 +33,7 @@ class Versions(Target):
         )
 
 
-def test_a_version_ends_where_the_next_begins(lands: Lands):
+def test_a_version_ends_where_the_next_begins(lands: LakeTable):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.update(1, "b")
@@ -44,7 +44,7 @@ def test_a_version_ends_where_the_next_begins(lands: Lands):
     assert [version[1] for version in target.versions()] == ["a", "b", "c"]
 
 
-def test_the_times_of_a_version_are_those_of_its_changes(lands: Lands):
+def test_the_times_of_a_version_are_those_of_its_changes(lands: LakeTable):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.delete(1)
@@ -56,7 +56,7 @@ def test_the_times_of_a_version_are_those_of_its_changes(lands: Lands):
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::3])
-def test_changes_that_come_in_any_order_find_their_places(lands: Lands, order: tuple[int, ...]):
+def test_changes_that_come_in_any_order_find_their_places(lands: LakeTable, order: tuple[int, ...]):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.update(1, "b", "B")
@@ -68,7 +68,7 @@ def test_changes_that_come_in_any_order_find_their_places(lands: Lands, order: t
     assert target.versions() == log.history()
 
 
-def test_a_truncate_ends_every_version_before_it(lands: Lands):
+def test_a_truncate_ends_every_version_before_it(lands: LakeTable):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.insert(2, "b", "B")
@@ -81,7 +81,7 @@ def test_a_truncate_ends_every_version_before_it(lands: Lands):
     assert target.versions() == log.history()
 
 
-def test_a_replay_changes_nothing_and_publishes_nothing(lands: Lands):
+def test_a_replay_changes_nothing_and_publishes_nothing(lands: LakeTable):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.update(1, "b")
@@ -103,7 +103,7 @@ WAYS = st.sampled_from(["auto", "delete-append", "copy-on-write"])
 @ANY_LOG
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3), WAYS, st.sampled_from(["3", "3", "2"]))
 def test_any_log_cut_anywhere_and_repeated_gives_the_history(
-    lands: Lands, steps: list, seed: int, count: int, upsert: str, version: str
+    lands: LakeTable, steps: list, seed: int, count: int, upsert: str, version: str
 ):
     log = ChangeLog()
     for name, *arguments in steps:
@@ -114,7 +114,7 @@ def test_any_log_cut_anywhere_and_repeated_gives_the_history(
         assert target.versions() == log.history()
 
 
-def test_a_snapshot_makes_no_version_of_a_row_that_is_as_it_was(lands: Lands):
+def test_a_snapshot_makes_no_version_of_a_row_that_is_as_it_was(lands: LakeTable):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.snapshot()
@@ -127,7 +127,7 @@ def test_a_snapshot_makes_no_version_of_a_row_that_is_as_it_was(lands: Lands):
     assert [version[1] for version in target.versions()] == ["a", "b"]
 
 
-def test_a_version_that_comes_after_the_snapshot_that_read_it_takes_its_place(lands: Lands):
+def test_a_version_that_comes_after_the_snapshot_that_read_it_takes_its_place(lands: LakeTable):
     log, target = ChangeLog(), Versions(lands)
     log.insert(1, "a", "A")
     log.move(1, 2, "b")
@@ -145,6 +145,6 @@ def test_a_version_that_comes_after_the_snapshot_that_read_it_takes_its_place(la
 @pytest.mark.timeout(3600)
 @settings(ANY_LOG, max_examples=400)
 @given(STEPS, st.integers(0, 2**32), st.integers(1, 3), WAYS, st.sampled_from(["3", "2"]))
-def test_many_logs_give_the_history(lands: Lands, steps: list, seed: int, count: int, upsert: str, version: str):
+def test_many_logs_give_the_history(lands: LakeTable, steps: list, seed: int, count: int, upsert: str, version: str):
     any_log = test_any_log_cut_anywhere_and_repeated_gives_the_history.hypothesis.inner_test
     any_log(lands, steps, seed, count, upsert, version)

@@ -18,20 +18,20 @@ from headwater.testing.change_log import ChangeLog
 from tests.sinks.iceberg.catalog.test_publish import Once
 from tests.sinks.iceberg.catalog.test_table import scanned
 from tests.sinks.iceberg.cdc.test_current_state import Target, plainly
-from tests.sinks.iceberg.landing import Lands, orders, table_rows
+from tests.sinks.iceberg.lake_table import LakeTable, orders, table_rows
 
 pytestmark = pytest.mark.spark
 
 COPY = {"mode": "merge", "upsert": "copy-on-write"}
 
 
-def files(lands: Lands) -> list[tuple[int, int]]:
+def files(lands: LakeTable) -> list[tuple[int, int]]:
     """Content (0: rows, 1: deletes) and rows of every file of the head."""
     found = lands.spark.sql(f"SELECT content, record_count FROM {lands.table}.files").collect()
     return sorted((row.content, row.record_count) for row in found)
 
 
-def test_nothing_is_marked_as_deleted_and_small_files_become_one(lands: Lands, lake_folder: Path) -> None:
+def test_nothing_is_marked_as_deleted_and_small_files_become_one(lands: LakeTable, lake_folder: Path) -> None:
     sink = lands.sink(**COPY)
     for number in range(1, 5):
         sink.land(lands.attempt(number), orders([0, number, 20], f"{number}"))
@@ -41,7 +41,7 @@ def test_nothing_is_marked_as_deleted_and_small_files_become_one(lands: Lands, l
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_rows_that_are_carried_over_keep_their_ids_and_the_age_of_their_values(lands: Lands) -> None:
+def test_rows_that_are_carried_over_keep_their_ids_and_the_age_of_their_values(lands: LakeTable) -> None:
     def lineage() -> dict[int, tuple[int, int]]:
         found = lands.spark.sql(f"SELECT id, _row_id, _last_updated_sequence_number FROM {lands.table}").collect()
         return {row[0]: (row[1], row[2]) for row in found}
@@ -57,7 +57,7 @@ def test_rows_that_are_carried_over_keep_their_ids_and_the_age_of_their_values(l
     assert len({row for row, _ in lineage().values()}) == 6
 
 
-def test_only_files_that_lose_rows_are_copied_where_files_are_large(lands: Lands) -> None:
+def test_only_files_that_lose_rows_are_copied_where_files_are_large(lands: LakeTable) -> None:
     sink = lands.sink(**COPY, tuning=Tuning(small_file_bytes=0))
     sink.land(lands.attempt(1), orders([1, 5, 9], "old"))
     sink.land(lands.attempt(2), orders([2, 6], "old"))
@@ -68,7 +68,7 @@ def test_only_files_that_lose_rows_are_copied_where_files_are_large(lands: Lands
     assert files(lands) == [(0, 1), (0, 2), (0, 2)]
 
 
-def test_a_file_that_was_written_before_a_default_keeps_its_value(lands: Lands) -> None:
+def test_a_file_that_was_written_before_a_default_keeps_its_value(lands: LakeTable) -> None:
     """Iceberg gives rows of older files the column's first default; a copy must not write NULL instead."""
     sink = lands.sink(**COPY)
     sink.land(lands.attempt(1), orders([1, 2], "old"))
@@ -83,7 +83,7 @@ def test_a_file_that_was_written_before_a_default_keeps_its_value(lands: Lands) 
     assert [(row["id"], row["grade"]) for row in lands.rows()] == [(1, None), (2, 7)]
 
 
-def test_what_can_be_copied_is_decided_by_ids(lands: Lands) -> None:
+def test_what_can_be_copied_is_decided_by_ids(lands: LakeTable) -> None:
     del lands
 
     def field(name: str, kind: pa.DataType, number: int | None, *, nullable: bool = True) -> pa.Field:
@@ -107,7 +107,7 @@ def test_what_can_be_copied_is_decided_by_ids(lands: Lands) -> None:
     assert not verdict(own, field("deep", pa.struct([field("x", pa.int32(), 4)]), 2)), "another field of that name"
 
 
-def test_a_file_that_cannot_be_copied_is_marked_instead(lands: Lands) -> None:
+def test_a_file_that_cannot_be_copied_is_marked_instead(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge", key=["id"], upsert="copy-on-write")
     deep = pa.array([{"x": n} for n in range(4)], pa.struct([("x", pa.int32())]))
     sink.land(lands.attempt(1), table_rows(pa.table({"id": [0, 1, 2, 3], "deep": deep})))
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_copied_is_marked_instead(lands: Lands) -> None:
 
 
 @pytest.mark.parametrize("step", ["land.written", "leased"])
-def test_a_foreign_insert_while_files_are_copied_is_seen(lands: Lands, lake_folder: Path, step: str) -> None:
+def test_a_foreign_insert_while_files_are_copied_is_seen(lands: LakeTable, lake_folder: Path, step: str) -> None:
     lands.land(orders(range(5), "old"), 99, **COPY)
     insert = Once(
         lambda: lands.spark.sql(f"INSERT INTO {lands.table} VALUES (3, 'foreign 3', 1), (50, 'f 50', 1)"), step
@@ -134,7 +134,7 @@ def test_a_foreign_insert_while_files_are_copied_is_seen(lands: Lands, lake_fold
     assert not [name for name in lands.files(lake_folder) - lands.referenced() if "run" in name]
 
 
-def test_a_writer_that_lost_its_lease_leaves_no_copy(lands: Lands, lake_folder: Path) -> None:
+def test_a_writer_that_lost_its_lease_leaves_no_copy(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(orders(range(5), "old"), 99, **COPY)
 
     def lost() -> None:
@@ -147,7 +147,7 @@ def test_a_writer_that_lost_its_lease_leaves_no_copy(lands: Lands, lake_folder: 
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
-def test_deletes_are_remembered_in_copies_of_copies(lands: Lands, version: str) -> None:
+def test_deletes_are_remembered_in_copies_of_copies(lands: LakeTable, version: str) -> None:
     log = ChangeLog()
     target = Target(lands, upsert="copy-on-write", properties={"format-version": version})
     for key in range(1, 5):
@@ -166,7 +166,7 @@ def test_deletes_are_remembered_in_copies_of_copies(lands: Lands, version: str) 
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
-def test_a_moved_row_finds_its_values_in_copies_of_rows_that_nobody_sees(lands: Lands, version: str) -> None:
+def test_a_moved_row_finds_its_values_in_copies_of_rows_that_nobody_sees(lands: LakeTable, version: str) -> None:
     log = ChangeLog()
     target = Target(lands, upsert="copy-on-write", properties={"format-version": version})
     log.insert(1, "a", "long")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.sinks.iceberg.merge.key_lookup import KeysByBucket, KeySet
 from headwater.sinks.iceberg.partitioning import Bucket, buckets_of, partition_values
-from tests.sinks.iceberg.landing import Lands, orders
+from tests.sinks.iceberg.lake_table import LakeTable, orders
 from tests.sinks.iceberg.merge.test_replace_object import out_of_reach
 
 COLUMNS = {
@@ -60,7 +60,7 @@ def test_buckets_are_read_from_a_files_spec_and_partition() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
-def test_only_files_of_the_batchs_buckets_are_read(lands: Lands, lake_folder: Path, upsert: str) -> None:
+def test_only_files_of_the_batchs_buckets_are_read(lands: LakeTable, lake_folder: Path, upsert: str) -> None:
     sink = lands.sink(mode="merge", partition_by=["bucket(4, id)"], upsert=upsert)
     sink.land(lands.attempt(1), orders(range(40), "old"))
     numbers = partition_values(pa.array(range(40)), "bucket[4]").to_pylist()
@@ -74,7 +74,7 @@ def test_only_files_of_the_batchs_buckets_are_read(lands: Lands, lake_folder: Pa
 
 
 @pytest.mark.spark
-def test_files_of_former_partitions_are_searched_too(lands: Lands) -> None:
+def test_files_of_former_partitions_are_searched_too(lands: LakeTable) -> None:
     sink = lands.sink(mode="merge", partition_by=["bucket(4, id)"])
     sink.land(lands.attempt(1), orders(range(20), "first"))
     lands.spark.sql(f"ALTER TABLE {lands.table} REPLACE PARTITION FIELD id_bucket WITH bucket(7, id)")

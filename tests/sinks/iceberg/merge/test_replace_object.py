@@ -16,7 +16,7 @@ from headwater.model.errors import AmbiguousKey, InputError, LeaseLost, SchemaRe
 from headwater.model.rows import Objects, Reject, Rows
 from headwater.testing.memory_rows import MemoryRejects, spark_rows
 from tests.sinks.iceberg.catalog.test_publish import Once
-from tests.sinks.iceberg.landing import IN_TASKS, Lands, objects, table_rows, url_of
+from tests.sinks.iceberg.lake_table import IN_TASKS, LakeTable, objects, table_rows, url_of
 from tests.sinks.iceberg.test_failures import Crash, CrashAt
 
 pytestmark = pytest.mark.spark
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 MODE = "replace_object"
 
 
-def held(lands: Lands) -> dict[str, list[str]]:
+def held(lands: LakeTable) -> dict[str, list[str]]:
     """What the table holds of each object: the notes of its rows."""
     found: dict[str, list[str]] = {}
     for row in lands.rows():
@@ -32,13 +32,13 @@ def held(lands: Lands) -> dict[str, list[str]]:
     return found
 
 
-def files(lands: Lands) -> list[tuple[int, int]]:
+def files(lands: LakeTable) -> list[tuple[int, int]]:
     """The files of the table's head: kind (0 data, 1 deletes) and rows."""
     rows = lands.spark.sql(f"SELECT content, record_count FROM {lands.table}.files ORDER BY 1, 2").collect()
     return [(row.content, row.record_count) for row in rows]
 
 
-def landings(lands: Lands, number: int) -> int:
+def landings(lands: LakeTable, number: int) -> int:
     """How often the window is behind the table's head."""
     history = f"{lands.table}.history JOIN {lands.table}.snapshots USING (snapshot_id) WHERE is_current_ancestor"
     return lands.spark.sql(
@@ -47,7 +47,7 @@ def landings(lands: Lands, number: int) -> int:
 
 
 @contextmanager
-def out_of_reach(lands: Lands, lake_folder: Path, *, but: set[str] = frozenset()) -> Iterator[None]:
+def out_of_reach(lands: LakeTable, lake_folder: Path, *, but: set[str] = frozenset()) -> Iterator[None]:
     """Makes the present data files unreadable: reading one of them fails."""
     folder = lake_folder / lands.namespace.removeprefix("lake.") / lands.name / "data"
     hidden = [path for path in folder.rglob("*.parquet") if path.name not in but]
@@ -60,7 +60,7 @@ def out_of_reach(lands: Lands, lake_folder: Path, *, but: set[str] = frozenset()
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
 def test_an_object_that_is_read_again_replaces_its_rows_in_one_snapshot(
-    lands: Lands, lake_folder: Path, upsert: str
+    lands: LakeTable, lake_folder: Path, upsert: str
 ) -> None:
     sink = lands.sink(mode=MODE, upsert=upsert)
     first = sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3], "c": [4, 5]}, text="old"))
@@ -75,7 +75,7 @@ def test_an_object_that_is_read_again_replaces_its_rows_in_one_snapshot(
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_rows_that_went_before_are_not_counted_again(lands: Lands) -> None:
+def test_rows_that_went_before_are_not_counted_again(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE, upsert="delete-append")
     sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3]}))
     assert sink.land(lands.attempt(2), objects({"a": [4, 5, 6]}, earlier=["a"])).proof["removed"] == 2
@@ -84,7 +84,7 @@ def test_rows_that_went_before_are_not_counted_again(lands: Lands) -> None:
     assert files(lands) == [(0, 1), (0, 3), (1, 2)]  # the first file with its vector, the third; the second went whole
 
 
-def test_a_file_of_which_nothing_is_left_goes_whole(lands: Lands) -> None:
+def test_a_file_of_which_nothing_is_left_goes_whole(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE, upsert="delete-append")
     sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3]}))
     sink.land(lands.attempt(2), objects({"b": []}, earlier=["b"]))
@@ -95,7 +95,7 @@ def test_a_file_of_which_nothing_is_left_goes_whole(lands: Lands) -> None:
 
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write", "merge"])
-def test_objects_that_are_empty_or_gone_lose_their_rows(lands: Lands, upsert: str) -> None:
+def test_objects_that_are_empty_or_gone_lose_their_rows(lands: LakeTable, upsert: str) -> None:
     sink = lands.sink(mode=MODE, upsert=upsert)
     sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3], "c": [4]}))
     landing = sink.land(lands.attempt(2), objects({"a": [], "d": [5]}, earlier=["a"]))
@@ -113,7 +113,7 @@ def test_objects_that_are_empty_or_gone_lose_their_rows(lands: Lands, upsert: st
     assert sink.land(lands.attempt(3), gone).proof["snapshot"] == landing.proof["snapshot"]
 
 
-def test_what_changes_nothing_makes_no_snapshot(lands: Lands) -> None:
+def test_what_changes_nothing_makes_no_snapshot(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE)
     never = Rows(
         "shop.orders", pa.schema([("object_url", pa.string())]), splits=(), objects=Objects("object_url", ("a",))
@@ -127,7 +127,7 @@ def test_what_changes_nothing_makes_no_snapshot(lands: Lands) -> None:
     assert len(lands.snapshots()) == 1
 
 
-def test_new_objects_are_appended_without_a_look_at_the_table(lands: Lands, lake_folder: Path) -> None:
+def test_new_objects_are_appended_without_a_look_at_the_table(lands: LakeTable, lake_folder: Path) -> None:
     sink = lands.sink(mode=MODE)
     sink.land(lands.attempt(1), objects({"a": [1], "c": [2]}))
     lands.spark.sparkContext.setJobGroup(lands.namespace, "a window of new objects")
@@ -141,7 +141,7 @@ def test_new_objects_are_appended_without_a_look_at_the_table(lands: Lands, lake
     assert held(lands) == {"a": ["new 4"], "b": ["new 3"], "c": ["new 2"]}
 
 
-def test_only_files_that_may_hold_one_of_the_objects_are_read(lands: Lands, lake_folder: Path) -> None:
+def test_only_files_that_may_hold_one_of_the_objects_are_read(lands: LakeTable, lake_folder: Path) -> None:
     sink = lands.sink(mode=MODE)
     sink.land(lands.attempt(1), objects({"2024/01": [1], "2024/02": [2]}))
     sink.land(lands.attempt(2), objects({"2024/05": [3], "2024/06": [4]}))
@@ -153,7 +153,7 @@ def test_only_files_that_may_hold_one_of_the_objects_are_read(lands: Lands, lake
     assert held(lands) == {f"2024/0{n}": [f"new {row}"] for n, row in enumerate([7, 2, 5, 6, 3, 8], start=1)}
 
 
-def test_an_object_that_could_not_be_read_keeps_its_rows(lands: Lands) -> None:
+def test_an_object_that_could_not_be_read_keeps_its_rows(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE)
     sink.land(lands.attempt(1), objects({"a": [1], "b": [2]}, text="old"))
     unread = Reject("orders", {"object": "b"}, "not found", b"", part="b")
@@ -165,7 +165,7 @@ def test_an_object_that_could_not_be_read_keeps_its_rows(lands: Lands) -> None:
 @pytest.mark.parametrize("version", ["2", "3"])
 @pytest.mark.parametrize("partition_by", [[], ["bucket(3, object_url)"], ["truncate(1, note)"]], ids=str)
 def test_partitioned_tables_and_older_formats_give_the_same(
-    lands: Lands, version: str, partition_by: list[str]
+    lands: LakeTable, version: str, partition_by: list[str]
 ) -> None:
     sink = lands.sink(mode=MODE, partition_by=partition_by, properties={"format-version": version})
     sink.land(lands.attempt(1), objects({f"{n}": [n, n + 10] for n in range(6)}, text="old", splits=2))
@@ -177,7 +177,7 @@ def test_partitioned_tables_and_older_formats_give_the_same(
 
 
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write", "merge"])
-def test_foreign_deletes_are_respected(lands: Lands, upsert: str) -> None:
+def test_foreign_deletes_are_respected(lands: LakeTable, upsert: str) -> None:
     properties = {"format-version": "2", "write.delete.mode": "merge-on-read"}
     sink = lands.sink(mode=MODE, properties=properties, upsert=upsert)
     sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3, 4]}))
@@ -194,7 +194,7 @@ def test_foreign_deletes_are_respected(lands: Lands, upsert: str) -> None:
     assert held(lands) == {"a": ["new 6"], "b": ["new 7"]}
 
 
-def test_columns_may_come_and_widen_between_versions_of_an_object(lands: Lands) -> None:
+def test_columns_may_come_and_widen_between_versions_of_an_object(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE)
     narrow = pa.table({"id": pa.array([1, 2], pa.int32()), "object_url": ["a", "b"]})
     wide = pa.table({"more": ["x"], "id": pa.array([2**40], pa.int64()), "object_url": ["a"]})
@@ -204,7 +204,7 @@ def test_columns_may_come_and_widen_between_versions_of_an_object(lands: Lands) 
     assert found == [(2, "b", None), (2**40, "a", "x")]
 
 
-def test_large_tables_are_searched_by_spark_tasks(lands: Lands) -> None:
+def test_large_tables_are_searched_by_spark_tasks(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE, tuning=IN_TASKS)
     sink.land(lands.attempt(1), objects({f"{n}": [n, n + 10] for n in range(10)}, text="old", splits=2))
     landing = sink.land(lands.attempt(2), objects({"3": [3], "7": []}, earlier=["3", "7"]))
@@ -214,7 +214,7 @@ def test_large_tables_are_searched_by_spark_tasks(lands: Lands) -> None:
     }
 
 
-def test_rows_that_only_spark_can_read_and_transforms_replace_too(lands: Lands, tmp_path: Path) -> None:
+def test_rows_that_only_spark_can_read_and_transforms_replace_too(lands: LakeTable, tmp_path: Path) -> None:
     sink = lands.sink(mode=MODE)
     sink.land(lands.attempt(1), spark_rows(objects({"a": [1], "b": [2]}, text="old")))
     rows = objects({"a": [3, 4]}, earlier=["a"])
@@ -229,19 +229,19 @@ def test_rows_that_only_spark_can_read_and_transforms_replace_too(lands: Lands, 
     assert lands.land(renaming, 3, mode="append").rows == 2  # who replaces nothing needs no such column
 
 
-def test_other_modes_do_what_they_always_did(lands: Lands) -> None:
+def test_other_modes_do_what_they_always_did(lands: LakeTable) -> None:
     rows = objects({"a": [1]}, earlier=["a", "b"])
     for number in (1, 2):
         assert "removed" not in lands.land(rows, number).proof
     assert held(lands) == {"a": ["new 1", "new 1"]}
-    merged = Lands(lands.spark, lands.namespace, "merged")
+    merged = LakeTable(lands.spark, lands.namespace, "merged")
     for number in (1, 2):
         merged.land(objects({"a": [1], "b": [2]}, earlier=["a"]), number, mode="merge", key=["id"])
     assert held(merged) == {"a": ["new 1"], "b": ["new 2"]}
 
 
 class TestRefusals:
-    def test_rows_that_name_no_object(self, lands: Lands) -> None:
+    def test_rows_that_name_no_object(self, lands: LakeTable) -> None:
         with pytest.raises(InputError, match="needs the object of each row"):
             lands.land(replace(objects({"a": [1]}), objects=None), 1, mode=MODE)
         numbers = pa.table({"object_url": [1]})
@@ -249,18 +249,18 @@ class TestRefusals:
             lands.land(replace(table_rows(numbers), objects=Objects("object_url")), 1, mode=MODE)
         assert not lands.spark.catalog.tableExists(lands.table)
 
-    def test_a_row_whose_object_is_null(self, lands: Lands, lake_folder: Path) -> None:
+    def test_a_row_whose_object_is_null(self, lands: LakeTable, lake_folder: Path) -> None:
         rows = pa.table({"id": [1, 2], "object_url": ["a", None]})
         with pytest.raises(AmbiguousKey, match="name no object can never be replaced: 'object_url' is NULL in 1 rows"):
             lands.land(replace(table_rows(rows), objects=Objects("object_url")), 1, mode=MODE)
         assert lands.snapshots() == []
         assert lands.files(lake_folder) == set()
 
-    def test_a_table_without_the_column(self, lands: Lands) -> None:
+    def test_a_table_without_the_column(self, lands: LakeTable) -> None:
         without = table_rows(pa.table({"id": [1]}))
         lands.land(table_rows(pa.table({"id": pa.array([], pa.int64())})), 1)
         lands.land(objects({"a": [1]}), 2, mode=MODE)  # a table without rows can still have it
-        other = Lands(lands.spark, lands.namespace, "filled")
+        other = LakeTable(lands.spark, lands.namespace, "filled")
         other.land(without, 1)
         with pytest.raises(SchemaRefused, match="has rows and no column 'object_url'") as refused:
             other.land(objects({"a": [1]}), 2, mode=MODE)
@@ -268,7 +268,7 @@ class TestRefusals:
         assert other.spark.table(other.table).columns == ["id"]
 
     @pytest.mark.parametrize("noted", ["counts", "nothing"])
-    def test_a_table_with_rows_that_name_no_object(self, lands: Lands, noted: str) -> None:
+    def test_a_table_with_rows_that_name_no_object(self, lands: LakeTable, noted: str) -> None:
         metrics = {"write.metadata.metrics.default": "none"} if noted == "nothing" else {}
         lands.land(table_rows(pa.table({"id": [1, 2]})), 1, properties=metrics)
         lands.land(objects({"a": [3]}), 2)  # appended, with the column that is new
@@ -281,7 +281,9 @@ class TestRefusals:
 
 @pytest.mark.parametrize("upsert", ["auto", "merge"])
 @pytest.mark.parametrize("point", ["land.written", "land.published"])
-def test_what_a_crash_left_is_finished_and_removed(lands: Lands, lake_folder: Path, point: str, upsert: str) -> None:
+def test_what_a_crash_left_is_finished_and_removed(
+    lands: LakeTable, lake_folder: Path, point: str, upsert: str
+) -> None:
     lands.land(objects({"a": [1], "b": [2]}, text="old"), 99, mode=MODE)
     rows = objects({"a": [3], "c": [4]}, earlier=["a"])
     with pytest.raises(Crash):
@@ -294,7 +296,7 @@ def test_what_a_crash_left_is_finished_and_removed(lands: Lands, lake_folder: Pa
     assert not [name for name in lands.files(lake_folder) - lands.referenced() if "run" in name]
 
 
-def test_a_crash_after_only_removing_is_recognised(lands: Lands) -> None:
+def test_a_crash_after_only_removing_is_recognised(lands: LakeTable) -> None:
     lands.land(objects({"a": [1], "b": [2]}), 99, mode=MODE)
     gone = objects({}, earlier=["a"])
     with pytest.raises(Crash):
@@ -305,7 +307,7 @@ def test_a_crash_after_only_removing_is_recognised(lands: Lands) -> None:
     assert held(lands) == {"a": ["new 5"], "b": ["new 2"]}
 
 
-def test_a_writer_that_lost_its_lease_replaces_nothing(lands: Lands, lake_folder: Path) -> None:
+def test_a_writer_that_lost_its_lease_replaces_nothing(lands: LakeTable, lake_folder: Path) -> None:
     lands.land(objects({"a": [1]}, text="old"), 99, mode=MODE)
     take_over = Once(
         lambda: lands.sink(mode=MODE).land(lands.attempt(2, epoch=2), objects({"a": [2]}, ["a"], "second")),
@@ -317,7 +319,7 @@ def test_a_writer_that_lost_its_lease_replaces_nothing(lands: Lands, lake_folder
     assert lands.files(lake_folder) == lands.referenced()
 
 
-def test_rows_that_others_add_or_compact_in_between_are_found(lands: Lands) -> None:
+def test_rows_that_others_add_or_compact_in_between_are_found(lands: LakeTable) -> None:
     sink = lands.sink(mode=MODE)
     sink.land(lands.attempt(1), objects({"a": [1], "b": [2]}))
     sink.land(lands.attempt(2), objects({"b": [3]}, earlier=["b"]))
@@ -329,7 +331,7 @@ def test_rows_that_others_add_or_compact_in_between_are_found(lands: Lands) -> N
     assert held(lands) == {"a": ["new 4"], "b": ["new 3"]}
 
 
-def test_a_row_that_the_sink_set_aside_comes_back_to_its_object(lands: Lands) -> None:
+def test_a_row_that_the_sink_set_aside_comes_back_to_its_object(lands: LakeTable) -> None:
     rejects = MemoryRejects()
 
     def rows(*nanoseconds: int) -> Rows:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.sinks.iceberg.catalog.test_publish import Once
-from tests.sinks.iceberg.landing import Lands, objects, url_of
+from tests.sinks.iceberg.lake_table import LakeTable, objects, url_of
 from tests.sinks.iceberg.test_failures import Crash, CrashAt
 
 pytestmark = pytest.mark.spark
@@ -61,7 +61,7 @@ class Oracle:
         self.rows += [(n, name) for name, ids in contents.items() for n in ids]
 
 
-def elsewhere(lands: Lands, oracle: Oracle, step: Step) -> None:
+def elsewhere(lands: LakeTable, oracle: Oracle, step: Step) -> None:
     """What another writer does to the table."""
     match step.event:
         case "insert":
@@ -89,9 +89,9 @@ def elsewhere(lands: Lands, oracle: Oracle, step: Step) -> None:
     upsert=st.sampled_from(["auto", "delete-append", "copy-on-write", "merge"]),
 )
 def test_the_table_holds_what_a_list_would(
-    lands: Lands, steps: list[Step], partition_by: list[str], upsert: str
+    lands: LakeTable, steps: list[Step], partition_by: list[str], upsert: str
 ) -> None:
-    own, oracle = Lands(lands.spark, lands.namespace, f"oracle_{next(_TABLES)}"), Oracle()
+    own, oracle = LakeTable(lands.spark, lands.namespace, f"oracle_{next(_TABLES)}"), Oracle()
 
     def sink():
         return own.sink(mode="replace_object", partition_by=partition_by, upsert=upsert)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.model.errors import AmbiguousKey, InputError
-from tests.sinks.iceberg.landing import IN_TASKS, Lands, orders, table_rows
+from tests.sinks.iceberg.lake_table import IN_TASKS, LakeTable, orders, table_rows
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,7 @@ def versions(rows: list[tuple[int, int | None, str]]) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "seq": pa.array(seqs, pa.int64()), "note": pa.array(notes)})
 
 
-def test_rows_without_a_key_are_refused_with_their_number(lands: Lands) -> None:
+def test_rows_without_a_key_are_refused_with_their_number(lands: LakeTable) -> None:
     rows = table_rows(pa.table({"id": [1, None, None], "note": ["a", "b", "c"]}))
     with pytest.raises(AmbiguousKey, match="'id' is NULL in 2 rows"):
         lands.land(rows, 1, mode="merge", key=["id"])
@@ -35,7 +35,7 @@ def test_rows_without_a_key_are_refused_with_their_number(lands: Lands) -> None:
 
 
 @pytest.mark.parametrize("upsert", WAYS)
-def test_of_repeated_keys_the_latest_stays(lands: Lands, upsert: str) -> None:
+def test_of_repeated_keys_the_latest_stays(lands: LakeTable, upsert: str) -> None:
     sink = lands.sink(mode="merge", key=["id"], upsert=upsert)
     first = versions(
         [(1, 5, "late"), (1, 4, "early"), (2, None, "null"), (2, 0, "zero"), (3, 1, "same"), (3, 1, "same")]
@@ -46,7 +46,7 @@ def test_of_repeated_keys_the_latest_stays(lands: Lands, upsert: str) -> None:
     assert [(row["id"], row["note"]) for row in lands.rows()] == [(1, "late"), (2, "eight"), (3, "same"), (4, "four")]
 
 
-def test_repeated_keys_that_nothing_orders_are_refused(lands: Lands) -> None:
+def test_repeated_keys_that_nothing_orders_are_refused(lands: LakeTable) -> None:
     rows = table_rows(versions([(1, 5, "a"), (1, 5, "b"), (2, 1, "c")]), order=["seq"])
     with pytest.raises(AmbiguousKey, match="1 keys have several different rows"):
         lands.land(rows, 1, mode="merge", key=["id"])
@@ -54,7 +54,7 @@ def test_repeated_keys_that_nothing_orders_are_refused(lands: Lands) -> None:
         lands.land(table_rows(versions([(1, 5, "a"), (1, 6, "b")])), 1, mode="merge", key=["id"])
 
 
-def test_a_promise_of_new_keys_is_checked(lands: Lands) -> None:
+def test_a_promise_of_new_keys_is_checked(lands: LakeTable) -> None:
     lands.land(orders(range(5)), 1, mode="merge")
     assert lands.land(orders([7], "new"), 2, mode="merge", upsert="append").proof["upsert"] == "append"
     with pytest.raises(AmbiguousKey, match="already has 1 of the keys"):
@@ -76,7 +76,7 @@ KEYS = {
 @pytest.mark.parametrize(
     ("key", "upsert"), [*(([name], "delete-append") for name in KEYS), *((list(KEYS), way) for way in WAYS)], ids=str
 )
-def test_keys_of_every_kind_are_found(lands: Lands, key: list[str], upsert: str) -> None:
+def test_keys_of_every_kind_are_found(lands: LakeTable, key: list[str], upsert: str) -> None:
     def rows(start: int, text: str) -> pa.Table:
         keys = {name: KEYS[name].slice(start, 6) for name in key}
         return pa.table({**keys, "id": list(range(start, start + 6)), "note": [text] * 6})
@@ -91,7 +91,7 @@ def test_keys_of_every_kind_are_found(lands: Lands, key: list[str], upsert: str)
 @pytest.mark.parametrize("upsert", ["delete-append", "copy-on-write"])
 @pytest.mark.parametrize("partition_by", [[], ["bucket(3, id)"]], ids=str)
 def test_large_tables_are_searched_and_copied_by_spark_tasks(
-    lands: Lands, upsert: str, partition_by: list[str]
+    lands: LakeTable, upsert: str, partition_by: list[str]
 ) -> None:
     sink = lands.sink(mode="merge", upsert=upsert, partition_by=partition_by, tuning=IN_TASKS)
     sink.land(lands.attempt(1), orders(range(20), "old", splits=2))
@@ -113,9 +113,9 @@ BATCHES = st.lists(
     batches=BATCHES, version=st.sampled_from(["2", "3"]), partition_by=st.sampled_from([[], ["bucket(4, id)"], ["seq"]])
 )
 def test_any_sequence_of_batches_gives_what_a_dictionary_gives(
-    lands: Lands, batches: list[list[tuple[int, int]]], version: str, partition_by: list[str], upsert: str
+    lands: LakeTable, batches: list[list[tuple[int, int]]], version: str, partition_by: list[str], upsert: str
 ) -> None:
-    own = Lands(lands.spark, lands.namespace, f"oracle_{next(_NAMES)}")
+    own = LakeTable(lands.spark, lands.namespace, f"oracle_{next(_NAMES)}")
     properties = {"format-version": version}
     sink = own.sink(mode="merge", key=["id"], upsert=upsert, properties=properties, partition_by=partition_by)
     oracle: dict[int, str] = {}

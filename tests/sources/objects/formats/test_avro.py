@@ -20,12 +20,12 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.stream_state import StreamState
 from headwater.sources.avro import CutShort, _number, _Numbers, _sized, read_header
 from headwater.sources.objects.schema import infer_state
-from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.object_folder import ObjectFolder
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path)
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(tmp_path)
 
 
 def avro(fields: dict[str, object], records: list[dict], codec: str = "null", **more: object) -> bytes:
@@ -58,13 +58,13 @@ def with_codec(data: bytes, codec: str) -> bytes:
     return made
 
 
-def found(shelf: Shelf, known: dict | None = None) -> dict[str, tuple[int, str]]:
-    chosen = ObjectsSourceSettings(url=shelf.container.address, format="avro")
-    return dict(infer_state(StreamState(columns=known or {}), shelf.pages(), chosen, shelf.container).columns)
+def found(folder: ObjectFolder, known: dict | None = None) -> dict[str, tuple[int, str]]:
+    chosen = ObjectsSourceSettings(url=folder.container.address, format="avro")
+    return dict(infer_state(StreamState(columns=known or {}), folder.pages(), chosen, folder.container).columns)
 
 
-def read(shelf: Shelf, **more: object) -> list[dict]:
-    return shelf.rows(found(shelf), format="avro", **{"metadata": [], **more})
+def read(folder: ObjectFolder, **more: object) -> list[dict]:
+    return folder.rows(found(folder), format="avro", **{"metadata": [], **more})
 
 
 FIELDS = {
@@ -103,9 +103,9 @@ KEPT = {**RECORD, "more": [("x", 1), ("y", None)], "time": "08:00:00.005"}
 MANY = [{"id": number, "s": f"text {number}"} for number in range(25_000)]
 
 
-def test_every_type_is_kept_exactly(shelf: Shelf):
-    shelf.put("x", avro(FIELDS, [RECORD]))
-    assert {name: kind for name, (_, kind) in found(shelf).items()} == {
+def test_every_type_is_kept_exactly(folder: ObjectFolder):
+    folder.put("x", avro(FIELDS, [RECORD]))
+    assert {name: kind for name, (_, kind) in found(folder).items()} == {
         "id": "bigint",
         "note": "string",
         "amount": "decimal(9,2)",
@@ -120,38 +120,38 @@ def test_every_type_is_kept_exactly(shelf: Shelf):
         "to": "struct<`at`: timestamp>",
         "from": "struct<`at`: timestamp>",
     }
-    assert read(shelf) == [KEPT]
+    assert read(folder) == [KEPT]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "snappy", "zstandard", "gzip"])
-def test_every_codec_is_read(shelf: Shelf, codec: str):
+def test_every_codec_is_read(folder: ObjectFolder, codec: str):
     plain = avro({"id": "long", "s": "string"}, MANY, "null" if codec in {"snappy", "zstandard", "gzip"} else codec)
-    shelf.put("x", with_codec(plain, codec) if codec in {"snappy", "zstandard"} else plain)
+    folder.put("x", with_codec(plain, codec) if codec in {"snappy", "zstandard"} else plain)
     if codec == "gzip":
-        shelf.put("x", b"")
-        shelf.put("x.gz", gzip.compress(plain))
-    rows = read(shelf, metadata=["row"])
+        folder.put("x", b"")
+        folder.put("x.gz", gzip.compress(plain))
+    rows = read(folder, metadata=["row"])
     assert [(row["id"], row["s"], row["object_row"]) for row in rows] == [
         (n, f"text {n}", n + 1) for n in range(25_000)
     ]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
-def test_files_that_are_cut_or_broken_fail(shelf: Shelf, codec: str):
+def test_files_that_are_cut_or_broken_fail(folder: ObjectFolder, codec: str):
     whole = avro({"id": "long", "s": "string"}, MANY[:5000], "deflate" if codec == "deflate" else "null")
     whole = with_codec(whole, codec) if codec in {"snappy", "zstandard"} else whole
     broken = {str(cut): whole[:cut] for cut in (0, 3, 50, len(whole) // 2, len(whole) - 20, len(whole) - 1)}
     if codec != "null":  # nothing would tell
         broken["middle"] = whole[: len(whole) // 2] + b"\x55" * 50 + whole[len(whole) // 2 + 50 :]
     for key, content in broken.items():
-        shelf.put(key, content)
-    shelf.put("whole", whole)
-    assert len(read(shelf)) == 5000
-    assert set(shelf.told()) == {(key, None) for key in broken}
-    assert all("Avro" in reason for reason in shelf.told().values())
+        folder.put(key, content)
+    folder.put("whole", whole)
+    assert len(read(folder)) == 5000
+    assert set(folder.reasons()) == {(key, None) for key in broken}
+    assert all("Avro" in reason for reason in folder.reasons().values())
 
 
-def test_numbers_beyond_what_datetimes_hold_are_kept_and_nanoseconds_are_rejects(shelf: Shelf):
+def test_numbers_beyond_what_datetimes_hold_are_kept_and_nanoseconds_are_rejects(folder: ObjectFolder):
     numbers = [(0, 0), (2**62, 1000), (2**62, 1500)]
     fields = {"n": "int", "far": {"type": "long"}, "fine": {"type": "long"}}
     data = avro(fields, [{"n": n, "far": far, "fine": fine} for n, (far, fine) in enumerate(numbers)])
@@ -161,37 +161,37 @@ def test_numbers_beyond_what_datetimes_hold_are_kept_and_nanoseconds_are_rejects
     schema["fields"][2]["type"] = {"type": "long", "logicalType": "timestamp-nanos"}
     about = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
     pairs = b"".join(_sized(name.encode()) + _sized(value) for name, value in about.items())
-    shelf.put("x", b"Obj\x01" + _number(2) + pairs + _number(0) + header.sync + data[header.end :])
-    columns = found(shelf)
+    folder.put("x", b"Obj\x01" + _number(2) + pairs + _number(0) + header.sync + data[header.end :])
+    columns = found(folder)
     assert [kind for _, kind in columns.values()] == ["int", "timestamp", "timestamp"]
-    (split,) = shelf.splits(columns, format="avro", metadata=[])
+    (split,) = folder.splits(columns, format="avro", metadata=[])
     rejects = []
     far = [n for b in split.read(rejects.append) for n in b.column(1).cast(pa.int64()).to_pylist()]
     assert far == [0, 2**62]
     assert [r.place["row"] for r in rejects] == [3]
 
 
-def test_unions_fail_the_object_with_the_reason(shelf: Shelf):
-    shelf.put("x", avro({"a": ["int", "string"]}, [{"a": 1}]))
-    shelf.put("y", avro({"b": "int"}, [{"b": 1}]))
-    assert read(shelf) == [{"b": 1}]
-    assert shelf.told() == {("x", None): "its schema: a: a union of several types is no column"}
+def test_unions_fail_the_object_with_the_reason(folder: ObjectFolder):
+    folder.put("x", avro({"a": ["int", "string"]}, [{"a": 1}]))
+    folder.put("y", avro({"b": "int"}, [{"b": 1}]))
+    assert read(folder) == [{"b": 1}]
+    assert folder.reasons() == {("x", None): "its schema: a: a union of several types is no column"}
 
 
-def test_columns_widen_over_the_objects(shelf: Shelf):
-    shelf.put("1", avro({"a": "int", "f": "float"}, [{"a": 1, "f": 0.5}]))
-    shelf.put("2", avro({"a": "long"}, [{"a": 2**40}]))
-    shelf.put("3", avro({"a": "string"}, [{"a": "x"}]))
-    assert read(shelf) == [{"a": 1, "f": 0.5}, {"a": 2**40, "f": None}]
-    assert shelf.told() == {("3", None): "column a is string in the object and bigint in the stream"}
+def test_columns_widen_over_the_objects(folder: ObjectFolder):
+    folder.put("1", avro({"a": "int", "f": "float"}, [{"a": 1, "f": 0.5}]))
+    folder.put("2", avro({"a": "long"}, [{"a": 2**40}]))
+    folder.put("3", avro({"a": "string"}, [{"a": "x"}]))
+    assert read(folder) == [{"a": 1, "f": 0.5}, {"a": 2**40, "f": None}]
+    assert folder.reasons() == {("3", None): "column a is string in the object and bigint in the stream"}
 
 
-def test_a_header_longer_than_the_first_look_is_read(shelf: Shelf):
+def test_a_header_longer_than_the_first_look_is_read(folder: ObjectFolder):
     fields = {f"a_rather_long_name_of_a_column_{number}": "int" for number in range(3000)}
-    shelf.put("x", avro(fields, [dict.fromkeys(fields, 1)]))
-    assert len(found(shelf)) == 3000
+    folder.put("x", avro(fields, [dict.fromkeys(fields, 1)]))
+    assert len(found(folder)) == 3000
     with pytest.raises(CutShort):
-        read_header((shelf.container.folder / "x").read_bytes()[:1000])
+        read_header((folder.container.folder / "x").read_bytes()[:1000])
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

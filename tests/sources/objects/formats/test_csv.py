@@ -18,68 +18,68 @@ from headwater.config.sources.objects import CsvSettings
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.objects.formats.csv import CsvObjects
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.object_folder import ObjectFolder
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path)
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(tmp_path)
 
 
-def rows(shelf: Shelf, content: bytes | str, schema: str = "a bigint, b string", **more: object) -> list[tuple]:
-    shelf.put("x.csv", content)
-    return [tuple(row.values()) for row in shelf.rows(format="csv", schema=schema, metadata=[], **more)]
+def rows(folder: ObjectFolder, content: bytes | str, schema: str = "a bigint, b string", **more: object) -> list[tuple]:
+    folder.put("x.csv", content)
+    return [tuple(row.values()) for row in folder.rows(format="csv", schema=schema, metadata=[], **more)]
 
 
-def test_objects_with_their_columns_in_another_order_fit_together(shelf: Shelf):
-    shelf.put("1", "a,b\n1,x\n")
-    shelf.put("2", "b,c,a\ny,,2\n")
-    shelf.put("3", "a\n3\n")
-    found = shelf.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+def test_objects_with_their_columns_in_another_order_fit_together(folder: ObjectFolder):
+    folder.put("1", "a,b\n1,x\n")
+    folder.put("2", "b,c,a\ny,,2\n")
+    folder.put("3", "a\n3\n")
+    found = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
     assert [tuple(row.values()) for row in found] == [(1, "x", 2), (2, "y", 2), (3, None, 2)]
 
 
-def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_rows(shelf: Shelf):
+def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_rows(folder: ObjectFolder):
     content = b'a,b\n1,x\nx,"q,\n1"\n3\n4,y,z\n\n5,\xff\n6,"\xc3\xa9"\n0x10,h\n'
-    shelf.put("x.csv", content)
-    found = shelf.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    folder.put("x.csv", content)
+    found = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
     assert [tuple(row.values()) for row in found] == [(1, "x", 2), (6, "é", 7)]
-    assert [(r.place["row"], r.reason, r.payload) for r in sorted(shelf.rejects, key=lambda r: r.place["row"])] == [
+    assert [(r.place["row"], r.reason, r.payload) for r in sorted(folder.rejects, key=lambda r: r.place["row"])] == [
         (3, "a: expected a number, found the text 'x'", b'x,"q,\n1"'),
         (4, "2 columns, 1 values", b"3"),
         (5, "2 columns, 3 values", b"4,y,z"),
         (6, "b: not UTF-8 at byte 0", b"5,\xff"),
         (8, "a: expected a number, found the text '0x10'", b"0x10,h"),
     ]
-    assert shelf.rejects[0].more["columns"] == ["a", "b"]
+    assert folder.rejects[0].more["columns"] == ["a", "b"]
 
 
 UTC8 = dt.datetime(2026, 3, 2, 8, tzinfo=dt.UTC)
 
 
-def test_one_bad_value_among_many_is_found(shelf: Shelf):
+def test_one_bad_value_among_many_is_found(folder: ObjectFolder):
     lines = [f"{number},t{number}" for number in range(10_000)]
     lines[7_777] = "oops,t"
-    found = rows(shelf, "\n".join(["a,b", *lines]))
+    found = rows(folder, "\n".join(["a,b", *lines]))
     assert len(found) == 9_999
-    assert list(shelf.told()) == [("x.csv", 7_779)]
+    assert list(folder.reasons()) == [("x.csv", 7_779)]
 
 
-def test_large_objects_are_parsed_in_blocks(shelf: Shelf):
-    shelf.tuning = Tuning(csv_block_bytes=(200, 500), memory_bytes=100, large_bytes=100)
+def test_large_objects_are_parsed_in_blocks(folder: ObjectFolder):
+    folder.tuning = Tuning(csv_block_bytes=(200, 500), memory_bytes=100, large_bytes=100)
     lines = [f'{number},"x\n{number}"' for number in range(1000)]
     lines[500] = "1,2,3"
     lines[900] = "x,y"
-    shelf.put("x.csv", "\n".join(["a,b", *lines]))
-    found = shelf.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    folder.put("x.csv", "\n".join(["a,b", *lines]))
+    found = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
     assert [tuple(row.values()) for row in found] == [(n, f"x\n{n}", n + 2) for n in range(1000) if n not in {500, 900}]
-    assert sorted(shelf.told()) == [("x.csv", 502), ("x.csv", 902)]
-    assert rows(shelf, "\n".join(["a,b", *lines]) + '\n1,"open') == []
-    assert "closed" in shelf.told()["x.csv", None]
+    assert sorted(folder.reasons()) == [("x.csv", 502), ("x.csv", 902)]
+    assert rows(folder, "\n".join(["a,b", *lines]) + '\n1,"open') == []
+    assert "closed" in folder.reasons()["x.csv", None]
     long = "a,b\n" + "1,x\n" * 500 + "2," + "y" * 300 + "\n3,z\n"
-    assert rows(shelf, long) == [(1, "x")] * 500 + [(2, "y" * 300), (3, "z")]
-    assert rows(shelf, "a,b\n" + "1,x\n" * 500 + "2," + "y" * 1000) == []
-    assert "longer" in shelf.told()["x.csv", None]
+    assert rows(folder, long) == [(1, "x")] * 500 + [(2, "y" * 300), (3, "z")]
+    assert rows(folder, "a,b\n" + "1,x\n" * 500 + "2," + "y" * 1000) == []
+    assert "longer" in folder.reasons()["x.csv", None]
 
 
 texts = st.text(st.sampled_from('ab,"\n é;0.\\'), max_size=6)

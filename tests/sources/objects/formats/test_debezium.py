@@ -18,34 +18,34 @@ from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay, window_rows
 from headwater.sources.objects.schema import infer_state
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
-from tests.sources.objects.object_folder import Shelf
-from tests.sources.objects.objects_source import Watcher
+from tests.sources.objects.object_folder import ObjectFolder
+from tests.sources.objects.objects_source import ObjectsPipeline
 
 MORE = {"topic": "src.public.orders", "partition": 0}
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path)
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(tmp_path)
 
 
 class Reader:
-    """One stream over all that lies on a shelf, its mark kept as a store keeps it."""
+    """One stream over all objects of a folder, its mark kept as a store keeps it."""
 
-    def __init__(self, shelf: Shelf, **settings: object) -> None:
-        self.shelf = shelf
-        self.settings = ObjectsSourceSettings(url=shelf.container.address, format="debezium", metadata=[], **settings)
+    def __init__(self, folder: ObjectFolder, **settings: object) -> None:
+        self.folder = folder
+        self.settings = ObjectsSourceSettings(url=folder.container.address, format="debezium", metadata=[], **settings)
         self.mark = ObjectsMark(0)
 
     def poll(self) -> list[dict]:
-        state = infer_state(self.mark.state, self.shelf.pages(), self.settings, self.shelf.container)
+        state = infer_state(self.mark.state, self.folder.pages(), self.settings, self.folder.container)
         end = ObjectsMark.from_json(json.loads(json.dumps(ObjectsMark(1).with_state(state).to_json())))
         self.rows = window_rows(
-            list(self.shelf.pages()), self.settings, self.shelf.container, (self.mark, end), stream="orders", cores=2
+            list(self.folder.pages()), self.settings, self.folder.container, (self.mark, end), stream="orders", cores=2
         )
         self.mark = end
         assert self.rows.changes is not None
-        return self.shelf.read(self.rows.splits)
+        return self.folder.read(self.rows.splits)
 
 
 def bare(each: dict) -> object:
@@ -78,13 +78,13 @@ def lines(events: list[dict], form) -> bytes:
 
 
 @pytest.mark.parametrize("form", [bare, connect, texts])
-def test_the_rows_are_those_of_the_topic(shelf: Shelf, form):
+def test_the_rows_are_those_of_the_topic(folder: ObjectFolder, form):
     events = recorded()
-    shelf.put("orders/partition=0/orders+0+0000000000.json", lines(events[:20], form))
-    shelf.put("orders/partition=0/orders+0+0000000020.json.gz", gzip.compress(lines(events[20:], form)))
-    reader = Reader(shelf, debezium={"key": ["id"]} if form is bare else {})
+    folder.put("orders/partition=0/orders+0+0000000000.json", lines(events[:20], form))
+    folder.put("orders/partition=0/orders+0+0000000020.json.gz", gzip.compress(lines(events[20:], form)))
+    reader = Reader(folder, debezium={"key": ["id"]} if form is bare else {})
     made = reader.poll()
-    assert shelf.rejects == []
+    assert folder.rejects == []
     assert reader.rows.key == ("id",)
     assert reader.rows.order == ("_position",)
     assert reader.rows.changes.table_columns[:3] == ("id", "customer", "amount")
@@ -96,10 +96,10 @@ def test_the_rows_are_those_of_the_topic(shelf: Shelf, form):
     assert moved == ([] if form is bare else ["[3]"])
 
 
-def test_events_are_named_by_their_object_and_line(shelf: Shelf):
-    shelf.put("1", b"".join(as_bytes(event("c", {"id": n})) + b"\n" for n in range(3)))
-    given = {"url": shelf.container.address, "format": "debezium", "debezium": {"key": ["id"]}}
-    reader = Reader(shelf, debezium={"key": ["id"]})
+def test_events_are_named_by_their_object_and_line(folder: ObjectFolder):
+    folder.put("1", b"".join(as_bytes(event("c", {"id": n})) + b"\n" for n in range(3)))
+    given = {"url": folder.container.address, "format": "debezium", "debezium": {"key": ["id"]}}
+    reader = Reader(folder, debezium={"key": ["id"]})
     reader.settings = ObjectsSourceSettings.model_validate(given)
     assert [row["object_row"] for row in reader.poll()] == [1, 2, 3]
     assert (reader.rows.changes.event_key, reader.rows.changes.arrival) == (
@@ -111,49 +111,49 @@ def test_events_are_named_by_their_object_and_line(shelf: Shelf):
     assert (reader.rows.changes.event_key, reader.rows.changes.arrival) == ((), "")
 
 
-def test_a_document_of_many_events_is_read_too(shelf: Shelf):
+def test_a_document_of_many_events_is_read_too(folder: ObjectFolder):
     events = [each for each in recorded() if each["value"] is not None]
-    shelf.put("a.json", json.dumps([connect(each) for each in events], indent=1))
-    assert len(Reader(shelf).poll()) == len(events)
-    assert shelf.rejects == []
+    folder.put("a.json", json.dumps([connect(each) for each in events], indent=1))
+    assert len(Reader(folder).poll()) == len(events)
+    assert folder.rejects == []
 
 
-def test_columns_are_found_once_widened_and_kept_in_the_mark(shelf: Shelf):
+def test_columns_are_found_once_widened_and_kept_in_the_mark(folder: ObjectFolder):
     def change(kind: str, value: object) -> bytes:
         return (
             as_bytes(with_schema([field("id", "int32"), field("v", kind)], event("c", {"id": 1, "v": value}))) + b"\n"
         )
 
-    shelf.put("1", change("int32", 5))
-    reader = Reader(shelf, debezium={"key": ["id"]})
+    folder.put("1", change("int32", 5))
+    reader = Reader(folder, debezium={"key": ["id"]})
     assert [row["v"] for row in reader.poll()] == [5]
     assert reader.rows.schema.field("v").type == pa.int32()
-    shelf.put("2", change("int64", 2**40))
+    folder.put("2", change("int64", 2**40))
     assert [row["v"] for row in reader.poll()] == [5, 2**40]
     assert reader.rows.schema.field("v").type == pa.int64()
     assert reader.rows.key == ("id",)
 
 
-def test_an_object_that_is_cut_into_pieces_gives_every_event_once(shelf: Shelf):
-    shelf.put("1", b"".join(as_bytes(event("c", {"id": n, "name": "x" * 900})) + b"\n" for n in range(20_000)))
-    reader = Reader(shelf, split_bytes="4MB", debezium={"key": ["id"]})
+def test_an_object_that_is_cut_into_pieces_gives_every_event_once(folder: ObjectFolder):
+    folder.put("1", b"".join(as_bytes(event("c", {"id": n, "name": "x" * 900})) + b"\n" for n in range(20_000)))
+    reader = Reader(folder, split_bytes="4MB", debezium={"key": ["id"]})
     assert sorted(row["id"] for row in reader.poll()) == list(range(20_000))
     assert len(reader.rows.splits) > 1
 
 
-def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(shelf: Shelf):
+def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(folder: ObjectFolder):
     good, bad = (as_bytes({"value": event("c", {"id": n, "v": v}), "key": {"id": n}}) for n, v in ((1, 5), (2, "x")))
-    shelf.put("1", good + b"\n" + bad + b"\n" + b'{"id": 3}\n')
-    reader = Reader(shelf, schema="id int, v int")
+    folder.put("1", good + b"\n" + bad + b"\n" + b'{"id": 3}\n')
+    reader = Reader(folder, schema="id int, v int")
     assert [row["id"] for row in reader.poll()] == [1]
-    assert [(reject.place["row"], reject.reason[:9]) for reject in shelf.rejects] == [
+    assert [(reject.place["row"], reject.reason[:9]) for reject in folder.rejects] == [
         (2, "after: v:"),
         (3, "no change"),
     ]
     chosen = ObjectsSourceSettings(
-        url=shelf.container.address, format="debezium", schema="id int, v string", metadata=["row"]
+        url=folder.container.address, format="debezium", schema="id int, v string", metadata=["row"]
     )
-    (rows,) = replay(shelf.rejects, ReadSettings.of(chosen, reader.mark.state, "orders"), shelf.container)
+    (rows,) = replay(folder.rejects, ReadSettings.of(chosen, reader.mark.state, "orders"), folder.container)
     aside: list = []
     again = [row for split in rows.splits for batch in split.read(aside.append) for row in batch.to_pylist()]
     assert [(row["id"], row["v"], row["object_row"]) for row in again] == [(2, "x", 2)]
@@ -161,16 +161,16 @@ def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(shelf: Shelf
     assert rows.changes is not None
 
 
-def test_objects_of_flattened_events_are_refused_before_they_are_read(shelf: Shelf):
-    shelf.put("1", b'{"id": 1, "name": "x"}\n')
+def test_objects_of_flattened_events_are_refused_before_they_are_read(folder: ObjectFolder):
+    folder.put("1", b'{"id": 1, "name": "x"}\n')
     with pytest.raises(InputError, match="ExtractNewRecordState"):
-        Reader(shelf).poll()
+        Reader(folder).poll()
 
 
-def test_events_of_two_tables_are_two_streams(shelf: Shelf):
-    shelf.put("1", b"".join(as_bytes(event("c", {"id": 1}, table=name)) + b"\n" for name in ("orders", "items")))
+def test_events_of_two_tables_are_two_streams(folder: ObjectFolder):
+    folder.put("1", b"".join(as_bytes(event("c", {"id": 1}, table=name)) + b"\n" for name in ("orders", "items")))
     with pytest.raises(InputError, match="several tables: items, orders"):
-        Reader(shelf).poll()
+        Reader(folder).poll()
 
 
 def test_the_key_is_found_where_the_columns_are_declared(tmp_path: Path):
@@ -180,9 +180,11 @@ def test_the_key_is_found_where_the_columns_are_declared(tmp_path: Path):
     ]
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_bytes(b"".join(as_bytes(one) + b"\n" for one in events))
-    watcher = Watcher(tmp_path, url=str(tmp_path / "in"), format="debezium", schema="id int, v int", metadata=[])
-    plan = watcher.source.plan(None, claim=Claim(watcher.book.lease, "run"))
-    with watcher.source.read(plan.window) as (rows,):
+    pipeline = ObjectsPipeline(
+        tmp_path, url=str(tmp_path / "in"), format="debezium", schema="id int, v int", metadata=[]
+    )
+    plan = pipeline.source.plan(None, claim=Claim(pipeline.book.lease, "run"))
+    with pipeline.source.read(plan.window) as (rows,):
         made = [row for split in rows.splits for batch in split.read() for row in batch.to_pylist()]
     assert rows.key == ("id",)
     assert [(row["_op"], row["id"], row["v"]) for row in made] == [("c", 1, 5), ("d", 1, None)]

@@ -14,36 +14,36 @@ from headwater.sources.ddl_schema import schema_of
 from headwater.sources.json.strict import StrictJson
 from headwater.sources.objects.formats.json import JsonObjects
 from headwater.sources.values import Misfit
-from tests.sources.objects.object_folder import Shelf
+from tests.sources.objects.object_folder import ObjectFolder
 
 SCHEMA = "a bigint, b string"
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path)
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(tmp_path)
 
 
 def values(rows: list[dict]) -> list:
     return [row["a"] for row in rows]
 
 
-def test_objects_that_end_in_the_midst_of_a_line_do_not_run_into_the_next(shelf: Shelf):
-    shelf.put("1", b'{"a": 1}\n{"a": 2')
-    shelf.put("2", b'2}\n{"a": 3}\n')
-    shelf.put("3", b'{"a": 4}\n{"a":')
-    shelf.put("4", b"5}")
-    shelf.put("5", b'{"a": 6}')
-    shelf.put("6", b'{"a": 7}')
-    assert sorted(values(shelf.rows(schema=SCHEMA))) == [1, 3, 4, 6, 7]
-    assert set(shelf.told()) == {("1", 2), ("2", 1), ("3", 2), ("4", None)}
+def test_objects_that_end_in_the_midst_of_a_line_do_not_run_into_the_next(folder: ObjectFolder):
+    folder.put("1", b'{"a": 1}\n{"a": 2')
+    folder.put("2", b'2}\n{"a": 3}\n')
+    folder.put("3", b'{"a": 4}\n{"a":')
+    folder.put("4", b"5}")
+    folder.put("5", b'{"a": 6}')
+    folder.put("6", b'{"a": 7}')
+    assert sorted(values(folder.rows(schema=SCHEMA))) == [1, 3, 4, 6, 7]
+    assert set(folder.reasons()) == {("1", 2), ("2", 1), ("3", 2), ("4", None)}
 
 
-def test_metadata_says_where_a_row_comes_from(shelf: Shelf):
-    shelf.put("a b/%1.json", b'{"a": 1}\n{"a": 2}\n')
-    shelf.put("ü.json", b'\n{"a": 3}\n')
-    rows = shelf.rows(schema="a bigint", metadata={"url": "u", "etag": "e", "modified": "m", "row": "n"})
-    base = shelf.container.address
+def test_metadata_says_where_a_row_comes_from(folder: ObjectFolder):
+    folder.put("a b/%1.json", b'{"a": 1}\n{"a": 2}\n')
+    folder.put("ü.json", b'\n{"a": 3}\n')
+    rows = folder.rows(schema="a bigint", metadata={"url": "u", "etag": "e", "modified": "m", "row": "n"})
+    base = folder.container.address
     assert [(row["a"], row["u"], row["n"]) for row in rows] == [
         (1, f"{base}a b/%1.json", 1),
         (2, f"{base}a b/%1.json", 2),
@@ -51,50 +51,50 @@ def test_metadata_says_where_a_row_comes_from(shelf: Shelf):
     ]
     assert {row["m"].isoformat() for row in rows} == {"2026-03-02T08:00:00+00:00"}
     assert [row["e"] for row in rows] == [
-        shelf.container.stat(k).etag for k in ("a b/%1.json", "a b/%1.json", "ü.json")
+        folder.container.stat(k).etag for k in ("a b/%1.json", "a b/%1.json", "ü.json")
     ]
 
 
-def test_bad_rows_are_set_aside_with_object_and_line_and_the_rest_are_rows(shelf: Shelf):
+def test_bad_rows_are_set_aside_with_object_and_line_and_the_rest_are_rows(folder: ObjectFolder):
     for number in range(200):
-        shelf.put(f"{number:03}.jsonl", b"".join(b'{"a": %d}\n' % (number * 10 + n) for n in range(10)))
-    shelf.put("017.jsonl", b'{"a": 170}\n{"a": "x"}\n\n{"a": 171\r\n{"a": 172}\n')
-    shelf.put("150.jsonl", b'{"a": 1.5}')
-    rows = shelf.rows(schema="a bigint")
+        folder.put(f"{number:03}.jsonl", b"".join(b'{"a": %d}\n' % (number * 10 + n) for n in range(10)))
+    folder.put("017.jsonl", b'{"a": 170}\n{"a": "x"}\n\n{"a": 171\r\n{"a": 172}\n')
+    folder.put("150.jsonl", b'{"a": 1.5}')
+    rows = folder.rows(schema="a bigint")
     expected = {n for n in range(2000) if n // 10 not in {17, 150}} | {170, 172}
     assert sorted(values(rows)) == sorted(expected)
-    assert shelf.told() == {
+    assert folder.reasons() == {
         ("017.jsonl", 2): "a: expected a number, found the text 'x'",
         ("017.jsonl", 4): "no JSON: Expecting ',' delimiter at character 9",
         ("150.jsonl", 1): "a: 1.5 is no int64",
     }
-    bad = next(r for r in shelf.rejects if r.place["row"] == 4)
+    bad = next(r for r in folder.rejects if r.place["row"] == 4)
     assert bad.payload == b'{"a": 171'
     assert not bad.part
     assert bad.more["key"] == "017.jsonl"
 
 
-def test_each_of_many_objects_with_bad_values_is_found(shelf: Shelf):
+def test_each_of_many_objects_with_bad_values_is_found(folder: ObjectFolder):
     for number in range(500):
         value = b'"x"' if number % 7 == 3 else b"1.5" if number % 11 == 5 else b"%d" % number
-        shelf.put(f"{number:03}", b'{"a": %d}\n{"a": %s}\n' % (number, value))
+        folder.put(f"{number:03}", b'{"a": %d}\n{"a": %s}\n' % (number, value))
     bad = {number for number in range(500) if number % 7 == 3 or number % 11 == 5}
-    rows = shelf.rows(schema="a bigint")
+    rows = folder.rows(schema="a bigint")
     assert sorted(values(rows)) == sorted([*range(500), *(n for n in range(500) if n not in bad)])
-    assert set(shelf.told()) == {(f"{number:03}", 2) for number in bad}
+    assert set(folder.reasons()) == {(f"{number:03}", 2) for number in bad}
 
 
-def test_bad_elements_of_a_document_are_set_aside_by_their_number(shelf: Shelf):
-    shelf.put("x", b'[{"a": 1}, 5, {"a": "x"},\n {"a": 4, "b": {"c": [1.0]}}]')
-    rows = shelf.rows(schema=SCHEMA, metadata=["row"])
+def test_bad_elements_of_a_document_are_set_aside_by_their_number(folder: ObjectFolder):
+    folder.put("x", b'[{"a": 1}, 5, {"a": "x"},\n {"a": 4, "b": {"c": [1.0]}}]')
+    rows = folder.rows(schema=SCHEMA, metadata=["row"])
     assert [(row["a"], row["b"], row["object_row"]) for row in rows] == [(1, None, 1), (4, '{"c":[1.0]}', 4)]
-    assert {(r.place["row"], r.payload) for r in shelf.rejects} == {(2, b"5"), (3, b'{"a": "x"}')}
+    assert {(r.place["row"], r.payload) for r in folder.rejects} == {(2, b"5"), (3, b'{"a": "x"}')}
 
 
-def test_a_huge_line_is_a_row(shelf: Shelf):
+def test_a_huge_line_is_a_row(folder: ObjectFolder):
     text = "x" * 20_000_000
-    shelf.put("x", b'{"a": 1, "b": "' + text.encode() + b'"}\n{"a": 2}\n')
-    rows = shelf.rows(schema=SCHEMA)
+    folder.put("x", b'{"a": 1, "b": "' + text.encode() + b'"}\n{"a": 2}\n')
+    rows = folder.rows(schema=SCHEMA)
     assert values(rows) == [1, 2]
     assert rows[0]["b"] == text
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.sources.objects.tuning import Tuning
-from tests.sources.objects.objects_source import Watcher, notification, record
+from tests.sources.objects.objects_source import ObjectsPipeline, notification, record
 
 _KEYS = st.sampled_from(["a b", "c+", "d/é"])
 _ALL_KEYS = ["a b", "b", "c+", "d/é", "d/f", "z"]
@@ -32,13 +32,13 @@ _SMALL = Tuning(block_keys=2, part_keys=1, chunk_rows=3, lookup_ranges=2, saved_
 
 
 class World:
-    """A folder, its feed, a watcher that hears, and what it has read."""
+    """A folder, its feed, a pipeline that hears, and what it has read."""
 
     def __init__(self, path: Path) -> None:
         self.shop, self.events = path / "shop", path / "events"
         for folder in (self.shop, self.events):
             folder.mkdir()
-        self.watcher = Watcher(
+        self.pipeline = ObjectsPipeline(
             path, tuning=_SMALL, url="shop", feed={"folder": "events"}, deleted="remove_rows", max_objects=2
         )
         self.read: list[tuple[str, str]] = []  # key, etag
@@ -75,24 +75,24 @@ class World:
             file.write("{\n")
 
     def cycle(self, crash: bool) -> None:  # noqa: FBT001 - drawn
-        keys = self.watcher.cycle(crash=crash)
-        marks = self.watcher.bookmarks()
+        keys = self.pipeline.cycle(crash=crash)
+        marks = self.pipeline.bookmarks()
         self.read += [(key, marks[key][0]) for key in keys if not key.startswith("-")]
         if crash:
-            self.watcher.restart()
+            self.pipeline.restart()
 
     def list(self) -> None:
-        self.watcher.ahead += dt.timedelta(hours=1)
+        self.pipeline.ahead += dt.timedelta(hours=1)
         self.cycle(crash=False)
 
     def restart(self) -> None:
-        self.watcher.restart()
+        self.pipeline.restart()
 
     def settle(self) -> None:
-        self.watcher.ahead += dt.timedelta(hours=1)
+        self.pipeline.ahead += dt.timedelta(hours=1)
         while True:
             self.cycle(crash=False)
-            if self.watcher.plan.window is None:
+            if self.pipeline.plan.window is None:
                 return
 
 
@@ -106,10 +106,10 @@ def test_events_in_any_order_and_a_listing_end_where_a_listing_alone_does(steps:
         world.settle()
         other = Path(folder) / "other"
         other.mkdir()
-        alone = Watcher(other, url=str(world.shop))
+        alone = ObjectsPipeline(other, url=str(world.shop))
         alone.cycles()
         expected = alone.bookmarks()
-        assert {key: mark for key, mark in world.watcher.bookmarks().items() if mark[3] != "gone"} == expected
+        assert {key: mark for key, mark in world.pipeline.bookmarks().items() if mark[3] != "gone"} == expected
         # Every version that is there has been read, and none twice while it stayed.
         last = dict(world.read)
         assert {key: last[key] for key in expected} == {key: version[0] for key, version in expected.items()}

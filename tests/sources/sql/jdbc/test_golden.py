@@ -17,7 +17,7 @@ from headwater.sources.sql import statements
 from headwater.sources.sql.database import Relation, Subject
 from headwater.sources.sql.jdbc.rows import with_wire_names
 from headwater.sources.sql.jdbc.types import ResultColumn, column_of, cursor_of
-from tests.sources.sql.jdbc.scripted import poll
+from tests.sources.sql.jdbc.scripted_session import poll
 from tests.sources.sql.test_statements import check
 
 DIALECTS = ["mysql", "tsql", "oracle"]

@@ -35,7 +35,7 @@ def window(number: int) -> Window:
 
 
 @dataclass
-class Lands:
+class LakeTable:
     """A table of the test's own, and sinks that land in it."""
 
     spark: SparkSession

@@ -14,7 +14,7 @@ from tests.support.stack import KafkaForTests
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadMessage:
     """One message."""
 
     key: bytes | None
@@ -31,7 +31,7 @@ class Read:
         return self.headers["headwater.position"]
 
 
-def everything_in(kafka: KafkaForTests, topic: str) -> list[Read]:
+def read_topic(kafka: KafkaForTests, topic: str) -> list[ReadMessage]:
     """Partition by partition, each in order."""
     options = {"group.id": "reader", "enable.auto.commit": False, "fetch.wait.max.ms": 10}
     consumer = Consumer({"bootstrap.servers": kafka.brokers, **options})
@@ -45,7 +45,7 @@ def everything_in(kafka: KafkaForTests, topic: str) -> list[Read]:
             assert message.error() is None
             first = message.offset() + 1
             headers = {name: value.decode() for name, value in message.headers() or []}
-            found.append(Read(message.key(), message.value(), headers, partition))
+            found.append(ReadMessage(message.key(), message.value(), headers, partition))
     consumer.close()
     return found
 

@@ -13,7 +13,7 @@ Scripted = tuple[int, bytes]
 
 
 @contextmanager
-def gate(worker: str, *answers: Scripted) -> Iterator[tuple[str, list[str]]]:
+def proxy(worker: str, *answers: Scripted) -> Iterator[tuple[str, list[str]]]:
     """Its address, and the requests that it has seen."""
     waiting, seen = list(answers), list[str]()
 
