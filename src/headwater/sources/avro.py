@@ -81,10 +81,10 @@ class _Types:
                 raise self._refused(path, "a union of several types is no column")
             return self.of(rest[0], path)[0], len(rest) != len(kind)
         if isinstance(kind, str):
-            found = _PLAIN.get(kind) or self._declared.get(kind)
-            if found is None:
+            known = _PLAIN.get(kind) or self._declared.get(kind)
+            if known is None:
                 raise self._refused(path, f"{kind} is not a known type")
-            return found, False
+            return known, False
         return self._complex(kind, path), False
 
     def _complex(self, kind: Mapping[str, Any], path: str) -> pa.DataType:
@@ -167,7 +167,7 @@ class Header:
 
 def read_header(data: bytes | memoryview) -> Header:
     """Of a file's beginning. Raises BadAvro; CutShort where there is less than the whole header."""
-    reader = _Numbers(data)
+    reader = AvroReader(data)
     if reader.take(len(_MAGIC)) != _MAGIC:
         raise BadAvro("it does not begin as Avro files do")
     about: dict[str, bytes] = {}
@@ -188,8 +188,8 @@ def readable(data: memoryview, header: Header) -> Iterator[bytes]:
     schema = json.dumps(_as_numbers(json.loads(header.schema)))
     rewritten = header.codec in ("snappy", "zstandard")
     about = {"avro.schema": schema.encode(), "avro.codec": (b"null" if rewritten else header.codec.encode())}
-    pairs = b"".join(_sized(name.encode()) + _sized(value) for name, value in about.items())
-    yield _MAGIC + _number(len(about)) + pairs + _number(0) + header.sync
+    pairs = b"".join(encode_bytes(name.encode()) + encode_bytes(value) for name, value in about.items())
+    yield _MAGIC + encode_long(len(about)) + pairs + encode_long(0) + header.sync
     if rewritten:
         yield from _decompressed(data, header)
     else:
@@ -197,17 +197,21 @@ def readable(data: memoryview, header: Header) -> Iterator[bytes]:
 
 
 def _decompressed(data: memoryview, header: Header) -> Iterator[bytes]:
-    reader = _Numbers(data, header.end)
+    reader = AvroReader(data, header.end)
     while reader.position < len(data):
         count, block = reader.number(), reader.take(reader.number())
         if reader.take(_SYNC) != header.sync:
             raise BadAvro("a block does not end where it should")
-        yield _number(count) + _sized(_snappy(block) if header.codec == "snappy" else _zstandard(block)) + header.sync
+        yield (
+            encode_long(count)
+            + encode_bytes(_snappy(block) if header.codec == "snappy" else _zstandard(block))
+            + header.sync
+        )
 
 
 def _snappy(block: bytes) -> bytes:
     size, shift = 0, 0
-    for byte in block[:5]:  # it begins with its size, seven bits a byte
+    for byte in block[:5]:  # the block begins with its size, seven bits a byte, not zigzag
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:  # noqa: PLR2004 - the last of them
@@ -229,19 +233,21 @@ def _zstandard(block: bytes) -> bytes:
     return made
 
 
-class _Numbers:
-    """Numbers and bytes, read from the left."""
+class AvroReader:
+    """Longs and bytes in Avro's binary encoding, one after the other."""
 
     def __init__(self, data: bytes | memoryview, position: int = 0) -> None:
         self._data, self.position = data, position
 
     def take(self, count: int) -> bytes:
+        """So many bytes. Raises CutShort."""
         if count < 0 or self.position + count > len(self._data):
             raise CutShort("it ends too soon")
         self.position += count
         return bytes(self._data[self.position - count : self.position])
 
     def number(self) -> int:
+        """A long. Raises BadAvro."""
         value = 0
         for shift in range(0, 7 * _LONGEST, 7):
             byte = self.take(1)[0]
@@ -251,17 +257,19 @@ class _Numbers:
         raise BadAvro("a number is too long")
 
 
-def _number(value: int) -> bytes:
-    left, made = (value << 1) ^ (value >> 63), bytearray()
-    while left > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        made.append((left & 0x7F) | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
+def encode_long(value: int) -> bytes:
+    """In Avro's binary encoding: zigzag, seven bits a byte."""
+    rest, encoded = (value << 1) ^ (value >> 63), bytearray()
+    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        encoded.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
 
 
-def _sized(data: bytes) -> bytes:
-    return _number(len(data)) + data
+def encode_bytes(data: bytes) -> bytes:
+    """In Avro's binary encoding: their number first."""
+    return encode_long(len(data)) + data
 
 
 def _as_numbers(schema: Any) -> Any:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.stream_state import StreamState
-from headwater.sources.avro import CutShort, _number, _Numbers, _sized, read_header
+from headwater.sources.avro import AvroReader, CutShort, encode_bytes, encode_long, read_header
 from headwater.sources.objects.schema import infer_state
 from tests.sources.objects.object_folder import ObjectFolder
 
@@ -44,9 +44,9 @@ def with_codec(data: bytes, codec: str) -> bytes:
     """The same file in a codec that this machine's fastavro does not write."""
     header = read_header(data)
     about = {"avro.schema": header.schema.encode(), "avro.codec": codec.encode()}
-    pairs = b"".join(_sized(name.encode()) + _sized(value) for name, value in about.items())
-    made = b"Obj\x01" + _number(len(about)) + pairs + _number(0) + header.sync
-    reader = _Numbers(data, header.end)
+    pairs = b"".join(encode_bytes(name.encode()) + encode_bytes(value) for name, value in about.items())
+    made = b"Obj\x01" + encode_long(len(about)) + pairs + encode_long(0) + header.sync
+    reader = AvroReader(data, header.end)
     while reader.position < len(data):
         count, block = reader.number(), reader.take(reader.number())
         assert reader.take(16) == header.sync
@@ -54,7 +54,7 @@ def with_codec(data: bytes, codec: str) -> bytes:
             block = pa.compress(block, "snappy", asbytes=True) + zlib.crc32(block).to_bytes(4, "big")
         else:
             block = pa.compress(block, "zstd", asbytes=True)
-        made += _number(count) + _sized(block) + header.sync
+        made += encode_long(count) + encode_bytes(block) + header.sync
     return made
 
 
@@ -160,8 +160,8 @@ def test_numbers_beyond_what_datetimes_hold_are_kept_and_nanoseconds_are_rejects
     schema["fields"][1]["type"] = {"type": "long", "logicalType": "timestamp-micros"}
     schema["fields"][2]["type"] = {"type": "long", "logicalType": "timestamp-nanos"}
     about = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
-    pairs = b"".join(_sized(name.encode()) + _sized(value) for name, value in about.items())
-    folder.put("x", b"Obj\x01" + _number(2) + pairs + _number(0) + header.sync + data[header.end :])
+    pairs = b"".join(encode_bytes(name.encode()) + encode_bytes(value) for name, value in about.items())
+    folder.put("x", b"Obj\x01" + encode_long(2) + pairs + encode_long(0) + header.sync + data[header.end :])
     columns = found(folder)
     assert [kind for _, kind in columns.values()] == ["int", "timestamp", "timestamp"]
     (split,) = folder.splits(columns, format="avro", metadata=[])
@@ -196,4 +196,4 @@ def test_a_header_longer_than_the_first_look_is_read(folder: ObjectFolder):
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_numbers_are_written_as_they_are_read(value: int):
-    assert _Numbers(_number(value)).number() == value
+    assert AvroReader(encode_long(value)).number() == value
