@@ -54,7 +54,7 @@ class ChangeBatch:
         self._columns = {column.name: pa.nulls(self._count, column.type) for column in columns}
         self._missing: dict[str, pa.Array] = {}  # column → in which rows it is left out
         self._old_keys = pa.nulls(self._count, pa.string())
-        self._wrong: dict[int, str] = {}  # row → why it cannot be kept
+        self._wrong: dict[int, str] = {}  # row → why it is a reject
         self._op = events.column("op")
         self._deletes = pc.equal(self._op, "d")
 
@@ -65,16 +65,16 @@ class ChangeBatch:
         after = self._events.column("after")
         lost = pc.and_(after.is_null(), pc.is_in(self._op, value_set=_UPSERTS))
         self._note(lost, lambda _: "an event without `after`")
-        held = self._struct("after")
+        after_fields = self._struct("after")
         for column, name in self._layout.columns.items():
-            wire = held[name]
+            wire = after_fields[name]
             left_out = unavailable.in_array(wire) if column not in self._key else None
             if left_out is not None and left_out.true_count:
                 self._missing[column] = left_out
                 wire = pc.if_else(left_out, pa.scalar(None, wire.type), wire)
-            self._columns[column] = self._kept(column, name, wire)
+            self._columns[column] = self._convert(column, name, wire)
         for name, reason in self._layout.unplaced.items():
-            self._note(held[name].is_valid(), lambda _, reason=reason: reason)  # type: ignore[misc]
+            self._note(after_fields[name].is_valid(), lambda _, reason=reason: reason)  # type: ignore[misc]
 
     def fill_deletes(self, keys: KeyDecoder, messages: Messages) -> None:
         """The key of a delete: its message's; without one what `before` says."""
@@ -131,26 +131,26 @@ class ChangeBatch:
 
     def _source(self) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Position, time and transaction."""
-        held = self._struct("source") | self._struct("transaction")
+        source = self._struct("source") | self._struct("transaction")
         reads = pc.equal(self._op, "r").to_numpy(zero_copy_only=False)
         place = pa.nulls(self._count, pa.decimal128(38, 0))
-        for connector in held["connector"].unique().to_pylist():
-            ours = pc.equal(held["connector"], connector).fill_null(connector is None)
+        for connector in source["connector"].unique().to_pylist():
+            ours = pc.equal(source["connector"], connector).fill_null(connector is None)
             if connector not in known_connectors():
                 self._note(ours, self._unknown)
                 continue
-            major, minor = places(connector, held)
-            found, bad = positions(major, minor, reads)
+            major, minor = places(connector, source)
+            packed_positions, bad = positions(major, minor, reads)
             self._note(
                 pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours), self._no_place
             )
-            place = found if ours.true_count == self._count else pc.if_else(ours, found, place)
+            place = packed_positions if ours.true_count == self._count else pc.if_else(ours, packed_positions, place)
             if connector != "postgresql" and self._key:
                 self._set_unordered_aside(major, minor, ours.to_numpy(zero_copy_only=False) & ~reads)
         if place.null_count:
             place = place.fill_null(0)  # of rows that are rejected
-        micros = pc.coalesce(held["ts_us"], pc.multiply(held["ts_ms"], 1_000))
-        transaction = pc.coalesce(held["txId"].cast(pa.string()), held["gtid"])
+        micros = pc.coalesce(source["ts_us"], pc.multiply(source["ts_ms"], 1_000))
+        transaction = pc.coalesce(source["txId"].cast(pa.string()), source["gtid"])
         return place, micros.view(_MOMENT), transaction
 
     def _set_unordered_aside(self, major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> None:
@@ -162,9 +162,9 @@ class ChangeBatch:
         keys = zip(*(self._columns[name].take(taken).to_pylist() for name in self._key), strict=True)
         has_after = "after" in self._events.schema.names
         after = self._events.column("after") if has_after else pa.nulls(self._count)
-        told = [one.take(taken).to_pylist() for one in (self._op, after)]
+        events = [one.take(taken).to_pylist() for one in (self._op, after)]
         numbers = major[suspects].tolist(), minor[suspects].tolist()
-        for index in unordered([Change(*one) for one in zip(*numbers, keys, *told, strict=True)]):
+        for index in unordered([Change(*one) for one in zip(*numbers, keys, *events, strict=True)]):
             row = int(suspects[index])
             self._wrong.setdefault(row, self._unordered(row))
 
@@ -180,18 +180,18 @@ class ChangeBatch:
         return f"source: events of {named} cannot be ordered, only those of {', '.join(known_connectors())}"
 
     def _no_place(self, row: int) -> str:
-        said = {name: held for name, held in self._events.column("source")[row].as_py().items() if held is not None}
+        said = {name: value for name, value in self._events.column("source")[row].as_py().items() if value is not None}
         return f"source: no place in the log in {said}"
 
     def _before(self, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> list[pa.Array]:
-        held = self._struct("before") if "before" in self._events.schema.names else {}
+        before = self._struct("before") if "before" in self._events.schema.names else {}
         made = []
         for column in columns:
             field, take = self._layout.columns.get(column, ""), pa.array(rows)
-            if field not in held:
+            if field not in before:
                 made.append(pa.nulls(len(rows), self._schema.field(column).type))
             else:
-                made.append(self._kept(column, field, held[field].take(take), rows))
+                made.append(self._convert(column, field, before[field].take(take), rows))
         return made
 
     def _fill(self, names: Sequence[str], rows: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> None:
@@ -201,7 +201,7 @@ class ChangeBatch:
         for name, column in zip(names, columns, strict=True):
             self._columns[name] = pa.concat_arrays([self._columns[name], column]).take(pa.array(at))
 
-    def _kept(self, column: str, field: str, wire: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> pa.Array:
+    def _convert(self, column: str, field: str, wire: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> pa.Array:
         kind = self._layout.kinds[field]
         made, bad = convert_exact(kind, wire)
         for place in bad:
@@ -228,7 +228,7 @@ class ChangeBatch:
 
 
 def at_one_place(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> Numbers:
-    """Every change at a place where numbers do not grow: the few that are worth a closer look, most often none.
+    """Every change at a place where numbers do not grow: the few that may have no order, most often none.
 
     Reads of a snapshot are no changes: they all stand at one place, and none is of a row that another is of.
     """
@@ -254,15 +254,15 @@ def unordered(changes: Sequence[Change]) -> Collection[int]:
     of_row: dict[tuple[int, tuple[Any, ...]], list[int]] = defaultdict(list)
     for index, change in enumerate(changes):
         of_row[change.place, change.key].append(index)
-    found: list[int] = []
+    indices_without_order: list[int] = []
     for indices in of_row.values():
         once: list[Change] = []
         for index in indices:
             if changes[index] not in once:
                 once.append(changes[index])
         if any(later.number <= one.number for one, later in pairwise(once)):
-            found += indices
-    return found
+            indices_without_order += indices
+    return indices_without_order
 
 
 @dataclass
@@ -292,8 +292,8 @@ class KeyDecoder:
         at[places] = np.arange(len(places))
         take = pa.array(at, mask=at < 0)
         for number, kind in enumerate(self._types.values()):
-            held = pa.concat_arrays([columns[number] for _, columns in parts]) if parts else pa.nulls(0, kind)
-            made.columns.append(held.take(take))
+            column = pa.concat_arrays([columns[number] for _, columns in parts]) if parts else pa.nulls(0, kind)
+            made.columns.append(column.take(take))
         return made
 
     def _group(self, shape: Shape, group: Group, wrong: dict[int, str]) -> tuple[list[int], list[pa.Array]]:

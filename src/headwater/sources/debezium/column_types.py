@@ -1,6 +1,6 @@
 """How a column is written in events, and what it becomes.
 
-Made by what an event's schema says (`connect_types.py`), or, where it says nothing, by the column's type and the settings.
+An event's schema decides. Without one, the column's type and the settings do.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class FieldType:
     """One column."""
 
     wire: pa.DataType  # as it is read from JSON
-    column: pa.DataType  # as it is kept
-    exact: ExactParser  # one value, for the closer look: ready for an array of `wire`; raises Misfit
+    column: pa.DataType  # as it is stored
+    exact: ExactParser  # one value, for the strict parser: ready for an array of `wire`; raises Misfit
     convert: to.Convert | None = None  # None: both are the same
 
     def converted(self, array: pa.Array) -> pa.Array:
-        """Raises ArrowInvalid or ValueError where a value cannot be kept."""
+        """Raises ArrowInvalid or ValueError where the column cannot represent a value."""
         return array if self.convert is None else self.convert(array)
 
 
@@ -93,14 +93,14 @@ def is_wider(column: pa.DataType, than: pa.DataType) -> bool:
     return False
 
 
-def _declarable(held: pa.DataType, column: pa.DataType) -> bool:
+def _declarable(source: pa.DataType, column: pa.DataType) -> bool:
     t = pa.types
-    numbers = t.is_integer(held) and (t.is_integer(column) or t.is_decimal(column))
-    return bool(numbers or (t.is_decimal(held) and t.is_decimal(column)))
+    numbers = t.is_integer(source) and (t.is_integer(column) or t.is_decimal(column))
+    return bool(numbers or (t.is_decimal(source) and t.is_decimal(column)))
 
 
 def same(column: pa.DataType) -> FieldType:
-    """Written as it is kept."""
+    """Written as it is stored."""
     return FieldType(column, column, rule_of(column))
 
 
@@ -176,13 +176,13 @@ def map_of(item: FieldType) -> FieldType:
 
     def exact(value: Any) -> list[tuple[str, Any]]:
         fields = _fields(value)
-        return [(_exact_text(name), None if held is None else item.exact(held)) for name, held in fields.items()]
+        return [(_exact_text(name), None if value is None else item.exact(value)) for name, value in fields.items()]
 
     def convert(array: pa.Array) -> pa.Array:
-        held = array.to_pylist()
-        items = item.converted(pa.array([value for one in held for _, value in one or ()], item.wire)).to_pylist()
+        maps = array.to_pylist()
+        items = item.converted(pa.array([value for one in maps for _, value in one or ()], item.wire)).to_pylist()
         left = iter(items)
-        made = [None if one is None else [(name, next(left)) for name, _ in one] for one in held]
+        made = [None if one is None else [(name, next(left)) for name, _ in one] for one in maps]
         return pa.array(made, column)
 
     return FieldType(wire, column, exact, convert if item.convert else None)
@@ -195,11 +195,11 @@ def struct_of(fields: Mapping[str, FieldType]) -> FieldType:
     )
 
     def exact(value: Any) -> dict[str, Any]:
-        found = _fields(value, fields)
-        return {name: placed(name, kind.exact, found.get(name)) for name, kind in fields.items()}
+        values = _fields(value, fields)
+        return {name: placed(name, kind.exact, values.get(name)) for name, kind in fields.items()}
 
     def convert(array: pa.Array) -> pa.Array:
-        made = [kind.converted(held) for kind, held in zip(fields.values(), array.flatten(), strict=True)]
+        made = [kind.converted(values) for kind, values in zip(fields.values(), array.flatten(), strict=True)]
         return pa.StructArray.from_arrays(made, fields=list(column), mask=array.is_null())
 
     return FieldType(wire, column, exact, convert if any(kind.convert for kind in fields.values()) else None)
@@ -210,10 +210,10 @@ def _fields(value: Any, wanted: Container[str] | None = None) -> dict[str, Any]:
     if not isinstance(value, list) or type(value) is list:
         raise Misfit(f"expected an object, found {json_text(value)[:_SHOWN]}")
     pairs = [pair for pair in value if wanted is None or pair[0] in wanted]
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    by_name = dict(pairs)
+    if len(by_name) != len(pairs):
         raise Misfit("a field stands twice")
-    return found
+    return by_name
 
 
 def placed(name: str, exact: ExactParser, value: Any) -> Any:

@@ -66,8 +66,8 @@ def times(per_second: int) -> Convert:
     kind = pa.time32("ms") if per_second == 1_000 else pa.time64("us" if per_second == 1_000_000 else "ns")  # noqa: PLR2004
 
     def convert(array: pa.Array) -> pa.Array:
-        found = pc.min_max(array).as_py()
-        if found["min"] is None or (found["min"] >= 0 and found["max"] < _DAY * per_second):
+        edges = pc.min_max(array).as_py()
+        if edges["min"] is None or (edges["min"] >= 0 and edges["max"] < _DAY * per_second):
             return array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind).cast(pa.string())  # noqa: PLR2004
         return pa.array([None if n is None else _clock(n, per_second, digits) for n in array.to_pylist()], pa.string())
 
@@ -117,8 +117,8 @@ def _micros(array: pa.Array, per_second: int) -> pa.Array:
 
 
 def _between(array: pa.Array, edges: tuple[int, int]) -> pa.Array:
-    found = pc.min_max(array).as_py()
-    if found["min"] is not None and (found["min"] < edges[0] or found["max"] > edges[1]):
+    extremes = pc.min_max(array).as_py()
+    if extremes["min"] is not None and (extremes["min"] < edges[0] or extremes["max"] > edges[1]):
         raise pa.ArrowInvalid("beyond the years 1 to 9999")
     return array
 
@@ -188,8 +188,8 @@ def variable_scale(array: pa.Array) -> pa.Array:
 
 
 def _within(array: pa.Array) -> pa.Array:
-    found = pc.min_max(array).as_py()
-    if any(value is not None and not _fits(value, array.type) for value in found.values()):
+    edges = pc.min_max(array).as_py()
+    if any(value is not None and not _fits(value, array.type) for value in edges.values()):
         raise pa.ArrowInvalid(f"beyond {array.type}")
     return array
 
@@ -214,10 +214,10 @@ def _unscaled(text: str | None, scale: int | None) -> Decimal:
         if not number.is_finite() or abs(number.adjusted()) > _EXACT.prec:
             raise ValueError(f"{text[1:]} is no number that can be kept")
         return number
-    held = base64.b64decode(text, validate=True)
-    if not held:
+    unscaled = base64.b64decode(text, validate=True)
+    if not unscaled:
         raise ValueError("a decimal without digits")
-    return Decimal(int.from_bytes(held, "big", signed=True)).scaleb(-scale, _EXACT)
+    return Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale, _EXACT)
 
 
 def _plain(number: Decimal) -> str:
@@ -251,7 +251,7 @@ def _fill(words: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], texts: npt.
         if (sixes == 0xFF).any():  # noqa: PLR2004 - what is no letter of base64
             return False
         fours = sixes.reshape(len(some), -1, 4)
-        held = np.stack(
+        octets = np.stack(
             [
                 fours[:, :, 0] << 2 | fours[:, :, 1] >> 4,
                 fours[:, :, 1] << 4 | fours[:, :, 2] >> 2,
@@ -259,11 +259,11 @@ def _fill(words: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], texts: npt.
             ],
             axis=2,
         ).reshape(len(some), -1)
-        count = held.shape[1] - pad
-        if count > _WORD or held[:, count:].any():
+        count = octets.shape[1] - pad
+        if count > _WORD or octets[:, count:].any():
             return False
-        made = np.where(held[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(_WORD, axis=1)  # noqa: PLR2004 - the sign
-        made[:, _WORD - count :] = held[:, :count]
+        made = np.where(octets[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(_WORD, axis=1)  # noqa: PLR2004 - the sign
+        made[:, _WORD - count :] = octets[:, :count]
         words[rows[some]] = made[:, ::-1]
     return True
 

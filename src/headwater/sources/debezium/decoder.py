@@ -139,8 +139,8 @@ class ShapeDecoder:
 
     def _envelope(self) -> dict[str, FieldType]:
         """What is read of an event. Of `before` only the key is trusted, and all of it where a table has no key."""
-        held = self._layout.columns
-        old = {held[name] for name in (self._key or held) if name in held}
+        columns = self._layout.columns
+        old = {columns[name] for name in (self._key or columns) if name in columns}
         rows = {
             "before": {name: kind for name, kind in self._layout.kinds.items() if name in old},
             "after": self._layout.kinds,
@@ -168,19 +168,19 @@ class ShapeDecoder:
         batches = parsed.batches or [pa.RecordBatch.from_pylist([], self._values.schema)]
         events = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
         for place, reason in parsed.rejected:
-            _tell(group, place, reason, reject)
+            _reject(group, place, reason, reject)
         places = np.delete(np.arange(len(group.indices)), [place for place, _ in parsed.rejected])
         indices = np.array(group.indices, np.int64)
         changes = pc.is_in(events.column("op"), value_set=_OPS)
         if changes.false_count:
-            found = changes.to_numpy(zero_copy_only=False)
-            for place in places[~found].tolist():
-                _tell(group, place, "", reject)
-            events, places = events.filter(changes), places[found]
+            is_change = changes.to_numpy(zero_copy_only=False)
+            for place in places[~is_change].tolist():
+                _reject(group, place, "", reject)
+            events, places = events.filter(changes), places[is_change]
         return events, indices[places]
 
 
-def _tell(group: Group, place: int, reason: str, reject: Reject) -> None:
+def _reject(group: Group, place: int, reason: str, reject: Reject) -> None:
     try:
         reject(group.indices[place], rejection_reason(group.payloads[place], reason))
     except NoEvent:
@@ -209,34 +209,36 @@ Make = Callable[[Mapping[str, FieldType]], ShapeDecoder]
 
 
 class SchemalessDecoder:
-    """Rows of events without schemas; `make` makes the reader, for some columns by other kinds."""
+    """Decodes events without schemas. `make` makes the decoder, with other types for some fields.
+
+    A sample of the events says which fields hold arrays. Arrow reads those as arrays, not as texts; the plain decoder
+    reads the events that do not fit.
+    """
 
     def __init__(self, make: Make) -> None:
         self._make, self._plain = make, make({})
-        self._known: dict[str, pa.DataType] = {}
-        self._learnt: ShapeDecoder | None = None
-        self._looked = False
+        self._arrays: dict[str, pa.DataType] | None = None  # None: no sample yet
+        self._with_arrays: ShapeDecoder | None = None
 
     def rows(self, group: Group, messages: Messages, reject: Reject) -> list[Rows]:
         """Of the messages of the group."""
-        if not self._looked or self._plain.strict_only:
-            self._look(group.payloads[:_SAMPLE])
-        if self._learnt is None:
+        if self._arrays is None or self._plain.strict_only:
+            self._sample(group.payloads[:_SAMPLE])
+        if self._with_arrays is None:
             return [self._plain.rows(group, messages, reject)]
-        left: list[int] = []
-        first = self._learnt.rows(group, messages, lambda index, _: left.append(index))
-        if not left:
+        refused: list[int] = []
+        first = self._with_arrays.rows(group, messages, lambda index, _: refused.append(index))
+        if not refused:
             return [first]
-        places = np.searchsorted(group.indices, sorted(left)).tolist()
-        rest = Group(sorted(left), [group.payloads[place] for place in places])
+        places = np.searchsorted(group.indices, sorted(refused)).tolist()
+        rest = Group(sorted(refused), [group.payloads[place] for place in places])
         return [first, self._plain.rows(rest, messages, reject)]
 
-    def _look(self, payloads: Sequence[bytes]) -> None:
-        self._looked = True
-        found = array_fields(payloads)
-        if found != self._known:
-            self._known = found
-            self._learnt = self._make({name: _json(kind) for name, kind in found.items()}) if found else None
+    def _sample(self, payloads: Sequence[bytes]) -> None:
+        arrays = array_fields(payloads)
+        if arrays != self._arrays:
+            self._arrays = arrays
+            self._with_arrays = self._make({name: _json(kind) for name, kind in arrays.items()}) if arrays else None
 
 
 def array_fields(payloads: Sequence[bytes]) -> dict[str, pa.DataType]:

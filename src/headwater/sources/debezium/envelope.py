@@ -101,17 +101,17 @@ class Envelopes:
 
     def shapes(self, values: Iterable[bytes | None]) -> dict[Shape, bytes]:
         """Every shape, with the payload of its first message."""
-        found: dict[Shape, bytes] = {}
+        payloads: dict[Shape, bytes] = {}
         prefix, shape = b"", None
         for value in values:
             if value is None or (prefix and value.startswith(prefix)):
                 continue
-            if shape is self._bare and self._bare in found and not value.startswith(_WRAPPED):
+            if shape is self._bare and self._bare in payloads and not value.startswith(_WRAPPED):
                 continue
             prefix, shape, payload = self._apart(value)
             if payload != _NULL:
-                found.setdefault(shape, payload)
-        return found
+                payloads.setdefault(shape, payload)
+        return payloads
 
     def _apart(self, value: bytes) -> tuple[bytes, Shape, bytes]:
         """What all messages of the shape begin with (empty: nothing), the shape, and the payload."""
@@ -140,14 +140,14 @@ class Envelopes:
 
     def _in_other_order(self, value: bytes) -> tuple[bytes, Shape, bytes]:
         try:
-            found = dict(document(value))
+            wrapper = dict(document(value))
         except Misfit:
             return b"", self._bare, value
-        if set(found) != {"payload", "schema"}:
+        if set(wrapper) != {"payload", "schema"}:
             return b"", self._bare, value
-        prefix = _SCHEMA + json_text(found["schema"]).encode() + b"," + _PAYLOAD
+        prefix = _SCHEMA + json_text(wrapper["schema"]).encode() + b"," + _PAYLOAD
         shape = self._known.get(prefix) or self._shape(prefix)
-        return b"", shape or self._bare, json_text(found["payload"]).encode()
+        return b"", shape or self._bare, json_text(wrapper["payload"]).encode()
 
 
 OPS = ("c", "u", "d", "r", "t")
@@ -175,12 +175,12 @@ def rejection_reason(payload: bytes, reason: str = "") -> str:
     if payload == b"null":
         raise NoEvent
     try:
-        found = dict(document(payload))
+        event = dict(document(payload))
     except Misfit as misfit:
         return str(misfit)
-    if not is_envelope(found):
-        return unknown_event_reason(found)
-    op: Any = found["op"]
+    if not is_envelope(event):
+        return unknown_event_reason(event)
+    op: Any = event["op"]
     if op == _MESSAGE:
         raise NoEvent
     return reason if op in OPS else f"op: {op!r} is not one of {', '.join(OPS)}"
@@ -188,8 +188,8 @@ def rejection_reason(payload: bytes, reason: str = "") -> str:
 
 def unknown_event_reason(names: Collection[str]) -> str:
     """The same for a message that is no change event, by its fields."""
-    found = set(names)
-    if found <= _MOMENTS or found >= _TRANSACTION or ("source" in found and found & _SCHEMA_CHANGE):
+    fields = set(names)
+    if fields <= _MOMENTS or fields >= _TRANSACTION or ("source" in fields and fields & _SCHEMA_CHANGE):
         raise NoEvent  # a heartbeat, a transaction's begin or end, a change of the schema
     return FLATTENED
 
@@ -235,11 +235,11 @@ def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, d
     for name, schema in shape.struct("after").items():
         kind = field_type(schema)
         for column in (name, typed_name(name, kind.column)):
-            held = types.get(column)
+            type_ = types.get(column)
             given = settings.of_column(column) if declared else None
-            found = fit_column(kind, held, given) if held is not None else None
-            if found is not None:
-                made.kinds[name], made.columns[column] = found, name
+            fitted = fit_column(kind, type_, given) if type_ is not None else None
+            if fitted is not None:
+                made.kinds[name], made.columns[column] = fitted, name
                 break
         else:
             # With declared columns other fields are ignored; a field that inference has not seen is never dropped (G8).
@@ -291,12 +291,12 @@ class UnchangedPlaceholder:
         lengths = np.asarray(pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
         rows = np.flatnonzero(lengths == length)
         begins = (np.cumsum(lengths) - lengths)[rows]
-        held = values.take(pa.array((begins[:, None] + np.arange(length)).ravel(), pa.int64()))
-        if pa.types.is_string(held.type):
-            same = pc.is_in(held, value_set=self.texts).to_numpy(zero_copy_only=False).reshape(-1, length)
+        elements = values.take(pa.array((begins[:, None] + np.arange(length)).ravel(), pa.int64()))
+        if pa.types.is_string(elements.type):
+            same = pc.is_in(elements, value_set=self.texts).to_numpy(zero_copy_only=False).reshape(-1, length)
         else:
-            found = held.fill_null(-1).to_numpy(zero_copy_only=False).reshape(-1, length)
-            same = found == np.array(self.numbers)
+            numbers = elements.fill_null(-1).to_numpy(zero_copy_only=False).reshape(-1, length)
+            same = numbers == np.array(self.numbers)
         made = np.zeros(len(array), np.bool_)
         made[rows] = same.all(axis=1)
         return pa.array(made)

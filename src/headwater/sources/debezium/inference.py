@@ -1,8 +1,8 @@
-"""What the events of a window say of their stream: its columns, and its key.
+"""Schema inference for change events: the columns and the key of a stream.
 
-Looked at before the window is read, and kept in the mark: a window that is read again has the columns of the first try
-(G5). Events with schemas are looked at by schema, not one by one; without schemas the columns are found in the rows, by
-the rules of `sources/json/columns.py`.
+It runs before the window is read, and the mark stores the result: a window that is read again has the columns of the
+first try (G5). Of events with schemas only the schemas are read; without schemas the columns are inferred from the
+rows, by the rules of `sources/json/columns.py`.
 """
 
 from __future__ import annotations
@@ -103,18 +103,18 @@ class ColumnInference:
         """The settings' key, or that of the messages. Raises SchemaRefused where it is no longer the one that it was."""
         names = [*columns, *(self._declared.names if self._declared is not None else ())]
         wanted = self._settings.key_of(self._stream)
-        found = wanted or self._key or tuple(known)
+        key = wanted or self._key or tuple(known)
         if not wanted and known and self._key and set(known) != set(self._key):
             raise SchemaRefused(
                 f"{self._stream}: the key was {', '.join(known)}, and is now {', '.join(self._key)}",
                 hint=f"keep the former one, if it still names a row: debezium: {{key: [{', '.join(known)}]}}; "
                 "or rebuild the table in a pipeline of another name",
             )
-        if missing := [name for name in found if name not in names] if names else []:
+        if missing := [name for name in key if name not in names] if names else []:
             raise InputError(
                 f"{self._stream}: {', '.join(missing)} of the key is no column", hint="write debezium: {key: [id]}"
             )
-        return tuple(known) if not wanted and set(known) == set(found) else found
+        return tuple(known) if not wanted and set(known) == set(key) else key
 
     def _see_key(self, names: tuple[str, ...]) -> None:
         if self._key and set(names) != set(self._key) and not self._settings.key_of(self._stream):
@@ -139,8 +139,8 @@ class ColumnInference:
         if len(self._waiting) > _THREADS:
             self._see_rows(*self._waiting.popleft())
 
-    def _see_rows(self, payloads: list[bytes], found: Future[Rows]) -> None:
-        self._rows.add(found.result())
+    def _see_rows(self, payloads: list[bytes], future: Future[Rows]) -> None:
+        self._rows.add(future.result())
         # Without columns no message is decoded: report each that should have been an event (G8).
         for payload in payloads if not self._rows.kinds and not self._strange else ():
             with contextlib.suppress(NoEvent):
@@ -164,10 +164,10 @@ class ColumnInference:
             columns[name] = (1 + max((number for number, _ in columns.values()), default=-1), ddl_of(kind))
             return
         number, text = columns[name]
-        held = schema_of(f"a {text}").field("a").type
-        if held == kind or is_wider(held, kind):
+        known = schema_of(f"a {text}").field("a").type
+        if known == kind or is_wider(known, kind):
             return
-        if is_wider(kind, held):
+        if is_wider(kind, known):
             columns[name] = (number, ddl_of(kind))
         elif self._settings.type_changes == "new_column":
             self._add(columns, typed_name(name, kind), kind)
@@ -278,8 +278,8 @@ class StructParser:
 
     def row(self, value: bytes) -> tuple[Any, ...]:
         """Raises Misfit."""
-        found: dict[str, Any] = self._kind.exact(document(value))
-        return tuple(found.values())
+        values: dict[str, Any] = self._kind.exact(document(value))
+        return tuple(values.values())
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         fields = list(self._kind.wire)

@@ -63,8 +63,8 @@ def known_connectors() -> tuple[str, ...]:
 
 
 def _postgres(source: Source) -> tuple[Numbers, Numbers]:
-    found = pc.extract_regex(source["sequence"], _SEQUENCE)
-    commit, lsn = (_whole(pc.struct_field(found, name)) for name in ("commit", "lsn"))
+    lsns = pc.extract_regex(source["sequence"], _SEQUENCE)
+    commit, lsn = (_whole(pc.struct_field(lsns, name)) for name in ("commit", "lsn"))
     older = source["sequence"].is_null().to_numpy(zero_copy_only=False)  # connectors that say no sequence
     alone = np.where(older, _filled(source["lsn"], -1), lsn)
     return np.where(commit >= 0, commit, alone), _filled(source["lsn"], 0)
@@ -72,7 +72,9 @@ def _postgres(source: Source) -> tuple[Numbers, Numbers]:
 
 def _mysql(source: Source) -> tuple[Numbers, Numbers]:
     files = source["file"].dictionary_encode()
-    numbers = [int(found[1]) if text and (found := _FILE.search(text)) else -1 for text in files.dictionary.to_pylist()]
+    numbers = [
+        int(number[1]) if text and (number := _FILE.search(text)) else -1 for text in files.dictionary.to_pylist()
+    ]
     file = np.array([*numbers, -1], np.int64)[_filled(files.indices, len(numbers))]
     place = _filled(source["pos"], -1)
     bad = (file < 0) | (place < 0) | (place >= 1 << _PLACE_BITS)

@@ -37,13 +37,13 @@ def observe(values: Iterable[bytes | None], kinds: Kinds) -> None:
         if value is None:
             continue
         try:
-            found = document(value)
+            fields = document(value)
         except Misfit:
             continue
-        for name, held in found:
+        for name, item in fields:
             seen = kinds.setdefault(name, set())
-            if held is not None:
-                seen.add(_kind(held))
+            if item is not None:
+                seen.add(_kind(item))
 
 
 def merge_kinds(kinds: Kinds, more: Kinds) -> None:

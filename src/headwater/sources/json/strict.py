@@ -316,11 +316,11 @@ def _struct(fields: list[pa.Field]) -> Convert:
     def converted(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, _Object):
             raise _unexpected("an object", value)
-        found = {name: item for name, item in value if name in converters}
-        if len(found) != sum(name in converters for name, _ in value):
+        by_name = {name: item for name, item in value if name in converters}
+        if len(by_name) != sum(name in converters for name, _ in value):
             names = [name for name, _ in value if name in converters]
             raise Misfit(f"{next(name for name in names if names.count(name) > 1)} stands twice")
-        return tuple(_placed(name, convert, found.get(name)) for name, convert in converters.items())
+        return tuple(_placed(name, convert, by_name.get(name)) for name, convert in converters.items())
 
     return converted
 

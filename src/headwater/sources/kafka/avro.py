@@ -83,17 +83,17 @@ class AvroValues:
         return self._either(value)
 
     def _either(self, value: bytes) -> dict[str, Any]:
-        found, reason = [], ""
+        records, reason = [], ""
         for data in (value[_HEADER:], value):
             try:
-                found.append(self._decoded(data, self._wanted))
+                records.append(self._decoded(data, self._wanted))
             except Misfit as misfit:
                 reason = reason or str(misfit)
-        if not found:
+        if not records:
             raise Misfit(reason)
-        if len(found) > 1:
+        if len(records) > 1:
             raise Misfit("readable with and without a schema number in front; write avro_header: registry or none")
-        return found[0]
+        return records[0]
 
     def _writer(self, number: int) -> Any:
         if number not in self._writers:
@@ -148,16 +148,16 @@ class Registry:
         address = f"{self.url.rstrip('/')}/schemas/ids/{number}"
         try:
             with urllib.request.urlopen(self._request(address), timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - the user's own address
-                found = json.load(answer)
+                schema = json.load(answer)
         except urllib.error.HTTPError as error:
             if error.code == _NOT_FOUND:
                 raise NoSuchSchema(f"the registry has no schema {number}") from None
             raise self._unreachable(address, f"{error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
             raise self._unreachable(address, str(error)) from error
-        if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
-            raise NoSuchSchema(f"schema {number} is {found.get('schemaType', 'AVRO')} with references, or no Avro")
-        return str(found["schema"])
+        if schema.get("schemaType", "AVRO") != "AVRO" or schema.get("references"):
+            raise NoSuchSchema(f"schema {number} is {schema.get('schemaType', 'AVRO')} with references, or no Avro")
+        return str(schema["schema"])
 
     def _request(self, address: str) -> urllib.request.Request:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json"}

@@ -171,7 +171,7 @@ def message_reject(stream: str, message: Message, reason: str) -> Reject:
     value, key, (kind, moment) = message.value(), message.key(), message.timestamp()
     more: dict[str, Any] = {
         "key": _base64(key),
-        "headers": [[name, _base64(held)] for name, held in message.headers() or []],
+        "headers": [[name, _base64(value)] for name, value in message.headers() or []],
         "timestamp": moment if kind else None,
     }
     if value is None:
@@ -223,11 +223,11 @@ def _headers(messages: Sequence[Message]) -> pa.Array:
 
 
 _COLUMNS: dict[str, Callable[[Sequence[Message]], pa.Array]] = {
-    "topic": lambda found: pa.array([message.topic() for message in found], pa.string()),
-    "partition": lambda found: pa.array([message.partition() for message in found], pa.int32()),
+    "topic": lambda messages: pa.array([message.topic() for message in messages], pa.string()),
+    "partition": lambda messages: pa.array([message.partition() for message in messages], pa.int32()),
     "offset": _offsets,
     "timestamp": _timestamps,
-    "key": lambda found: pa.array([message.key() for message in found], pa.binary()),
+    "key": lambda messages: pa.array([message.key() for message in messages], pa.binary()),
     "headers": _headers,
 }
 

@@ -84,11 +84,11 @@ class CsvObjects:
             reasons = {**misfits, **reasons}
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         if reasons:
-            kept = np.ones(len(numbers), bool)
-            kept[list(reasons)] = False
-            rows = rows.filter(pa.array(kept))
+            good = np.ones(len(numbers), bool)
+            good[list(reasons)] = False
+            rows = rows.filter(pa.array(good))
             bad = self._bad(content, names, {int(numbers[place]): why for place, why in reasons.items()})
-            return Decoded([DecodedRows.of_one(rows, numbers[kept])], bad)
+            return Decoded([DecodedRows.of_one(rows, numbers[good])], bad)
         return Decoded([DecodedRows.of_one(rows, numbers)])
 
     def _bad(self, content: Content, names: Sequence[str], reasons: Mapping[int, str]) -> list[BadRow]:

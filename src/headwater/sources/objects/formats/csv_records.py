@@ -213,13 +213,13 @@ def first_record(content: Content, settings: CsvSettings) -> list[bytes]:
 
 def raw(content: Content, settings: CsvSettings, numbers: Collection[int]) -> dict[int, bytes]:
     """The bytes of these records, by number; the first is 1."""
-    last, found = max(numbers, default=0), {}
+    last, records = max(numbers, default=0), {}
     for number, (text, _) in enumerate(_records(content, settings), start=1):
         if number in numbers:
-            found[number] = text.encode(_BYTES).rstrip(_ENDS)
+            records[number] = text.encode(_BYTES).rstrip(_ENDS)
         if number >= last:
             break
-    return found
+    return records
 
 
 def check_quotes(content: Content, settings: CsvSettings, scan_bytes: int = DEFAULT.csv_scan_bytes) -> None:

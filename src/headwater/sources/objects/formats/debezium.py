@@ -71,10 +71,10 @@ def infer_state(
     for content in contents if not inference.complete else ():
         for chunk in chunks(content) if is_lines(content) else [content[:]]:
             try:
-                found = messages_of([line_of(line) for _, line in elements(strip_bom(chunk), settings.json_as)])
+                messages = messages_of([line_of(line) for _, line in elements(strip_bom(chunk), settings.json_as)])
             except ObjectFailed:
                 continue
-            inference.see(found.values, [found.key(n) for n in range(len(found.values))])
+            inference.see(messages.values, [messages.key(n) for n in range(len(messages.values))])
     tables = inference.seen()
     if len(tables) > 1:
         raise InputError(

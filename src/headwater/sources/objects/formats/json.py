@@ -37,8 +37,8 @@ class JsonObjects:
 
     def __init__(self, schema: pa.Schema, as_: str) -> None:
         self._schema, self._as = schema, as_
-        self._fast, self._values = ArrowJson(schema), JsonDecoder(schema)
-        self._join = self._fast.usable and as_ != "document"
+        self._arrow, self._values = ArrowJson(schema), JsonDecoder(schema)
+        self._join = self._arrow.usable and as_ != "document"
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
         decoded = self._decoded([strip_bom(content[:]) for content in contents])
@@ -69,8 +69,8 @@ class JsonObjects:
 
     def _decoded(self, texts: Sequence[bytes]) -> Decoded:
         decoded = Decoded()
-        closer = self._joined(texts, decoded) if self._join else range(len(texts))
-        self._decode_strictly(texts, closer, decoded)
+        others = self._joined(texts, decoded) if self._join else range(len(texts))
+        self._decode_strictly(texts, others, decoded)
         return decoded
 
     def _joined(self, texts: Sequence[bytes], decoded: Decoded) -> list[int]:
@@ -88,12 +88,12 @@ class JsonObjects:
 
     def _parse_plain(self, lines: JoinedLines, numbers: list[int]) -> DecodedRows | None:
         counts = lines.counts[numbers]
-        rows = self._fast.parse_lines(lines.of(numbers), int(counts.sum()))
+        rows = self._arrow.parse_lines(lines.of(numbers), int(counts.sum()))
         return None if rows is None else DecodedRows(rows, np.array(numbers), counts)
 
     def _refused_object(self, lines: JoinedLines, numbers: list[int]) -> int | None:
         """The object with the row that Arrow reported, as an index of these."""
-        row = self._fast.bad_row
+        row = self._arrow.bad_row
         if row is None:
             return None
         return min(int(np.searchsorted(np.cumsum(lines.counts[numbers]), row, side="right")), len(numbers) - 1)
