@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 from headwater.config.project import LakeSettings, ProjectSettings, SparkSettings
 from headwater.engine.spark.session import start_session
@@ -27,6 +28,10 @@ from tests.support.stack import (
     stack,
 )
 from tests.support.wait import wait_until
+
+# How long an example takes depends on the machine, and fails no test. What CI chooses besides (no random seed) stays.
+settings.register_profile("headwater", settings.default, deadline=None)
+settings.load_profile("headwater")
 
 # Found here by pytest.
 __all__ = [

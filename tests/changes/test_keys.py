@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.changes.positions import ABSENT, KeyNumbers
@@ -15,7 +15,6 @@ def columns(keys: list[tuple[int, str]]) -> list[pa.Array]:
     return [pa.array([n for n, _ in keys], pa.int64()), pa.array([text for _, text in keys], pa.string())]
 
 
-@settings(deadline=None)  # the first call imports Arrow
 @given(KEYS, KEYS)
 def test_rows_share_a_number_where_they_share_a_key(keys: list[tuple[int, str]], others: list[tuple[int, str]]):
     made = KeyNumbers(columns(keys))

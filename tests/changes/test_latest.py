@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.changes.positions import Positions, order_changes
@@ -14,7 +14,6 @@ from headwater.changes.positions import Positions, order_changes
 CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4) | st.sampled_from([2**63, 2**64, 10**38 - 1])))
 
 
-@settings(deadline=None)  # the first call imports Arrow
 @given(CHANGES, st.integers(6, 8))
 def test_each_key_has_its_changes_in_the_order_of_the_log(changes: list[tuple[int, int]], count: int):
     keys = np.array([key for key, _ in changes], np.int64)

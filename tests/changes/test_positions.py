@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.changes.positions import Positions, concat_positions
@@ -17,7 +17,6 @@ def positions(numbers: list[int]) -> Positions:
     return Positions.of(pa.array([Decimal(number) for number in numbers], pa.decimal128(38, 0)))
 
 
-@settings(deadline=None)  # the first call imports Arrow
 @given(NUMBERS, st.randoms())
 def test_they_compare_as_the_numbers_that_they_are(numbers: list[int], chance):
     others = [chance.choice(numbers) for _ in numbers]

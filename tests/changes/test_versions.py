@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.changes.positions import Positions
@@ -15,7 +15,6 @@ from headwater.changes.versions import Points, intervals
 POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20), st.booleans()), unique_by=lambda p: p[:2])
 
 
-@settings(deadline=None)  # the first call imports Arrow
 @given(POINTS, st.sets(st.integers(21, 40), max_size=3), st.sets(st.integers(0, 20), max_size=3))
 def test_a_version_ends_at_the_next_point_of_its_key_or_at_a_truncate(
     points: list, late: set[int], truncates: set[int]

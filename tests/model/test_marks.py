@@ -45,7 +45,7 @@ SNAPSHOTS = st.none() | st.builds(
 )
 
 
-lean = settings(max_examples=60, deadline=None)
+lean = settings(max_examples=60)
 
 
 @st.composite

@@ -15,7 +15,7 @@ from headwater.model.marks import LsnMark, Mark, ObjectsMark, OffsetsMark, mark_
 from headwater.model.stream_state import StreamState, TableState, columns_learned, numbered, positions
 from headwater.testing.marks import check_all_laws, check_covers_is_total
 
-lean = settings(max_examples=100, deadline=None)
+lean = settings(max_examples=100)
 
 NAMES = st.sampled_from(["id", "b", " key id", "ü"])
 TYPES = st.sampled_from(["int", "bigint", "double", "decimal(9,2)", "decimal(12,2)", "array<bigint>", "string"])

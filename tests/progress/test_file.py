@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.errors import StoreDamaged, StoreUnreachable
@@ -33,7 +33,6 @@ def test_names_a_slash_b_and_a_colon_b_do_not_share_a_file(tmp_path: Path) -> No
     assert {path.name for path in tmp_path.glob("*.json")} == {"a%2fb.json", "a%3ab.json"}
 
 
-@settings(deadline=None)
 @given(TEXTS, TEXTS)
 def test_different_names_have_different_files_on_every_file_system(a: str, b: str) -> None:
     assert (file_stem(a) == file_stem(b)) == (a == b)

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.errors import ValueNotKept
@@ -28,7 +28,6 @@ class Picky:
         self.taken += ids
 
 
-@settings(deadline=None)
 @given(count=st.integers(0, 70), data=st.data())
 def test_every_row_is_taken_in_its_order_or_set_aside(count, data):
     bad = data.draw(st.sets(st.integers(0, max(count - 1, 0)))) if count else set()

@@ -46,7 +46,7 @@ def test_files_are_listed_with_their_columns(tmp_path: Path) -> None:
 
 
 @given(names=st.sets(_NAME, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_keys_come_in_the_order_of_their_bytes(tmp_path_factory: pytest.TempPathFactory, names: set[str]) -> None:
     folder = tmp_path_factory.mktemp("order")
     written = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
@@ -78,7 +78,6 @@ def _kept(selection: Selection, keys: list[str], modified: int = 0, now: int = 0
     return selection.select(page, now)["key"].to_pylist()
 
 
-@settings(deadline=None)
 @given(pattern=_PATTERNS, keys=st.lists(_KEYS, min_size=1, max_size=8), root=st.sampled_from(["", "in/", "a.+/"]))
 @example(pattern="**/*.json", keys=["a.json", "x/a.json", "x/y/.json", "json", "x.jsonl"], root="")
 @example(pattern="a/**/b", keys=["a/b", "a/x/b", "a/x/y/b", "ab", "a/xb"], root="")
@@ -95,7 +94,6 @@ def test_patterns_mean_what_the_plain_matcher_says(pattern: str, keys: list[str]
         assert all(selection.may_contain(root + folder) for folder in folders)
 
 
-@settings(deadline=None)
 @given(ignore=_PATTERNS, keys=st.lists(_KEYS, min_size=1, max_size=8))
 def test_what_is_ignored_is_so_with_all_that_is_in_it(ignore: str, keys: list[str]) -> None:
     def ignored(key: str) -> bool:

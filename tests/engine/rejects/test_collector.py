@@ -8,7 +8,7 @@ from itertools import chain
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.engine.rejects.collector import RejectAccumulator, RejectCollector, numbered_copies
@@ -26,7 +26,6 @@ def cut(rows: list[str], splits: list[int]) -> dict[tuple[int, str], Reject]:
     return found
 
 
-@settings(deadline=None)
 @given(rows=st.lists(st.sampled_from("abc"), max_size=30), data=st.data())
 def test_rows_that_are_alike_are_counted_through_all_splits(rows, data):
     numbers = st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))

@@ -66,7 +66,7 @@ def the_same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(ROW, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_neither_order_nor_batches_nor_slices_matter(rows, random):
     whole = hashes(batch(rows))
@@ -81,7 +81,7 @@ def test_neither_order_nor_batches_nor_slices_matter(rows, random):
     assert hashes(batch(rows), names) == whole
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(ROW, st.sampled_from(NAMES), st.data())
 def test_any_changed_value_changes_the_hash(row, name, data):
     other = {**row, name: data.draw(st.one_of(st.none(), TYPES[name][1]))}
@@ -112,7 +112,7 @@ def test_there_is_one_nan_and_two_zeros():
     assert first[2] != first[3]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1)), max_size=300),
     st.integers(2, 40),

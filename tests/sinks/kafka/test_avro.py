@@ -50,7 +50,7 @@ def read(value: bytes, schema) -> dict:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_each_kind_of_column_reads_back_exactly(kind, data):
     arrow, values = KINDS[kind]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.sources.debezium.column_types import FieldType
@@ -29,7 +29,6 @@ VALUES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=60), st.integers(1, 60))
 def test_arrays_are_the_texts_that_json_says(values, size):
     stream = Stream(key=["id"])

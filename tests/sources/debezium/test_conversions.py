@@ -7,7 +7,7 @@ import datetime as dt
 from decimal import Context, Decimal
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.rows import position
@@ -26,14 +26,12 @@ def unscaled(number: int) -> str:
     return base64.b64encode(number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)).decode()
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)), st.integers(0, 38))
 def test_decimals_of_every_size(numbers, scale):
     made = conversions.decimals(38, scale)(pa.array([None if n is None else unscaled(n) for n in numbers], pa.string()))
     assert made.to_pylist() == [None if n is None else Decimal(n).scaleb(-scale, Context(prec=80)) for n in numbers]
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=20), st.integers(1, 38))
 def test_bytes_that_are_longer_than_they_need_be_are_the_same_number(data, precision):
     kind = field_type(
@@ -48,14 +46,12 @@ def test_bytes_that_are_longer_than_they_need_be_are_the_same_number(data, preci
         assert (made.to_pylist(), bad) == ([None, None, Decimal(1)], [0])
 
 
-@settings(deadline=None)
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9)))
 def test_decimals_as_texts(numbers):
     made = conversions.texts_to_decimals(20, 3)(pa.array([str(n) for n in numbers], pa.string()))
     assert made.to_pylist() == numbers
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.datetimes(min_value=dt.datetime(1, 1, 1))))  # noqa: DTZ001 - without a zone
 def test_timestamps_in_every_form(moments):
     micros = pa.array([None if at is None else (at - EPOCH) // MICRO for at in moments], pa.int64())
@@ -66,7 +62,6 @@ def test_timestamps_in_every_form(moments):
     assert to.zoned_moments(texts).to_pylist() == zoned
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.dates()))
 def test_dates_in_both_forms(dates):
     days = pa.array([None if day is None else (day - EPOCH.date()).days for day in dates], pa.int32())
@@ -75,7 +70,6 @@ def test_dates_in_both_forms(dates):
     assert to.iso_days(texts).to_pylist() == dates
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.times()))
 def test_times_as_texts(times):
     micros = [None if at is None else (dt.datetime.combine(EPOCH, at) - EPOCH) // MICRO for at in times]
@@ -83,7 +77,6 @@ def test_times_as_texts(times):
     assert to.times(10**6)(pa.array(micros, pa.int64())).to_pylist() == wanted
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.binary()))
 def test_bytes_in_every_form(data):
     for encode, decode in (
@@ -98,7 +91,6 @@ def test_bytes_in_every_form(data):
 LOG = st.integers(0, 2**62 - 1)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | LOG, LOG, st.none() | LOG, st.booleans()), min_size=1))
 def test_positions_are_those_of_the_model(logged):
     sequences = [f'[{"null" if c is None else f"{chr(34)}{c}{chr(34)}"},"{lsn}"]' for c, lsn, _, _ in logged]
@@ -117,7 +109,6 @@ def test_positions_are_those_of_the_model(logged):
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, st.none() | TEXTS, st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30))
 def test_rows_are_the_same_with_and_without_schemas_and_whatever_stands_in_them(found):
     fields = [field("id", "int32"), field("payload", "string"), field('"payload":', "string"), field("n", "int64")]
@@ -138,7 +129,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(TEXTS, JSON, max_size=3), st.dictionaries(TEXTS, JSON, max_size=3))
 def test_a_line_that_wraps_an_event_gives_it_as_it_was_written(key, value):
     whole = {"key": key, "value": value, "offset": 1, "headers": []}

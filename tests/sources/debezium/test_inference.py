@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.model.errors import InputError, SchemaRefused
@@ -157,7 +157,6 @@ MARKS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(MARKS, MARKS, MARKS)
 def test_marks_whose_columns_differ_keep_the_laws(a, b, c):
     laws.check_join_is_commutative(a, b)
@@ -193,7 +192,6 @@ def test_a_whole_number_that_no_double_holds_is_seen_among_fractions():
     assert found.kinds == {"a": {"double", "long bigint"}}
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
 @example([{"a": 0}, {"a": 0.0}])
 def test_kinds_found_by_arrow_are_those_found_one_by_one(found):

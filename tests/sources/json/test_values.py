@@ -7,7 +7,7 @@ import json
 from decimal import Context, Decimal
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.sources.ddl_schema import schema_of
@@ -103,7 +103,6 @@ def strictly(values: list[bytes]) -> list[tuple | None]:
     return rows
 
 
-@settings(deadline=None)
 @given(crowds)
 @example([b'{"f": 1e400}', b'{"f": NaN}'])
 @example([b'{"i": 1}\n', b"", b'{"i": 2}{"i": 3}'])
@@ -116,7 +115,6 @@ def test_a_crowd_gives_what_each_message_gives_alone(values: list[bytes]):
     assert [index for index, _ in parsed.rejected] == [n for n, row in enumerate(expected) if row is None]
 
 
-@settings(deadline=None)
 @given(st.lists(fitting, min_size=1, max_size=8))
 def test_documents_that_fit_are_what_pythons_json_reads(values: list[dict]):
     parsed = JsonDecoder(SCHEMA).parse([json.dumps(value).encode() for value in values])
@@ -130,7 +128,6 @@ def test_documents_that_fit_are_what_pythons_json_reads(values: list[dict]):
         assert row["n"] is None
 
 
-@settings(deadline=None)
 @given(
     st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
@@ -39,13 +38,6 @@ def change(kind: dict, value: object, number: int = 1) -> dict:
 def streams(poller: Poller, window: Window) -> list[Rows]:
     with poller.source.read(window) as found:
         return list(found)
-
-
-def window_end(poller: Poller) -> Mapping[str, Mapping[int, int]]:
-    window = poller.look()
-    assert window is not None
-    assert isinstance(window.end, OffsetsMark)
-    return window.end.topics
 
 
 def test_recorded_events_of_a_topic_are_change_rows(kafka: KafkaForTests):

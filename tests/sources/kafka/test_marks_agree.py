@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etl_entities.hwm import KeyValueIntHWM
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.marks import OffsetsMark
@@ -13,7 +13,6 @@ offsets = st.dictionaries(st.integers(0, 5), st.integers(0, 50), max_size=6)
 marks = st.dictionaries(st.sampled_from(["a", "b", "c"]), offsets, max_size=3).map(OffsetsMark)
 
 
-@settings(deadline=None)
 @given(st.lists(offsets, min_size=1, max_size=8))
 def test_updates_give_what_the_seeds_library_gives(updates: list[dict[int, int]]):
     theirs = KeyValueIntHWM(name="t", value=updates[0])
@@ -32,7 +31,6 @@ def test_the_seeds_example():
     assert mark.join(OffsetsMark({})) == mark
 
 
-@settings(deadline=None)
 @given(marks, marks, marks)
 def test_the_laws_of_marks(a: OffsetsMark, b: OffsetsMark, c: OffsetsMark):
     laws.check_join_is_commutative(a, b)

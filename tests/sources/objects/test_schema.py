@@ -102,7 +102,7 @@ rows = st.dictionaries(st.sampled_from("abcd"), values, max_size=4).map(lambda r
 bad = st.sampled_from([b"", b"{", b'{"a": 1e400}', b'{"a": 1.00000000000000000001}', b'{"a": NaN}', b'{"a":1,"a":"x"}'])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.lists(rows | bad, max_size=4).map(b"\n".join), max_size=6))
 @example([b'{"a": 9007199254740993}\n{"a": 1.5}'])
 @example([b'{"a": 9007199254740993}', b'{"a": 1.5}'])
@@ -120,7 +120,7 @@ numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][+-]?[0-9]{
 messages = st.lists(numbers.map(lambda number: b'{"a": %s}' % number.encode()), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(messages)
 @example([b'{"a": 123456789012345678e-5}'])
 @example([b'{"a": 1.5e-320}'])
@@ -140,7 +140,6 @@ def test_texts_of_many_digits_do_not_need_the_strict_parser():
     assert guessed_kinds(b'{"a": 1.2345678901234567}\n', 1) is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.sampled_from("0123456789.-+e"), max_size=6) | st.floats().map(repr), min_size=1, max_size=3))
 def test_numbers_found_in_csv_are_written_like_that(texts: list[str]):
     kinds = kinds_of(pa.array([text.encode() for text in texts], pa.binary()))

@@ -65,7 +65,7 @@ def test_what_cannot_be_cut_stays_whole(folder: ObjectFolder, key: str, content:
 texts = st.lists(st.sampled_from(["", "a", "bc", "x" * 30, "é", "last"]), max_size=30)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\r\n"]), st.integers(1, 40))
 def test_the_pieces_of_an_object_hold_each_line_once(tmp_path: Path, found: list, end: str, last: str, size: int):
     folder = ObjectFolder(tmp_path)

@@ -38,7 +38,7 @@ _SMALL = Tuning(block_keys=4, part_keys=2, chunk_rows=5, lookup_ranges=2)
 
 
 @given(_listings, st.integers(1, 4), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_look_queues_exactly_what_is_new(
     listings: list[dict[str, Version]],
     page: int,
@@ -59,7 +59,7 @@ def test_every_look_queues_exactly_what_is_new(
 
 
 @given(_listings, st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_rows_that_landed_are_known_to_be_there(listings: list[dict[str, Version]], page: int) -> None:
     """What replaces or removes rows depends on it: an object whose rows once landed has them still, unless removed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def test_rows_that_landed_are_known_to_be_there(listings: list[dict[str, Version
 
 
 @given(_listings, st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_second_look_at_the_same_finds_nothing(listings: list[dict[str, Version]], page: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         book, mark = PipelineLedger(Path(folder)), ObjectsMark(0)

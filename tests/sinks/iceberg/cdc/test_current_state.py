@@ -219,7 +219,6 @@ STEPS = st.lists(
 
 
 ANY_LOG = settings(
-    deadline=None,
     max_examples=20,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

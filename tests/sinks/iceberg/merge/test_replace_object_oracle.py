@@ -79,7 +79,6 @@ def elsewhere(lands: LakeTable, oracle: Oracle, step: Step) -> None:
 # Not shrunk: an example takes seconds.
 @settings(
     max_examples=8,
-    deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -108,7 +108,7 @@ BATCHES = st.lists(
 
 
 @pytest.mark.parametrize("upsert", [*WAYS, "auto"])
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     batches=BATCHES, version=st.sampled_from(["2", "3"]), partition_by=st.sampled_from([[], ["bucket(4, id)"], ["seq"]])
 )

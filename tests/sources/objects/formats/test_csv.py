@@ -86,7 +86,7 @@ texts = st.text(st.sampled_from('ab,"\n é;0.\\'), max_size=6)
 tables = st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(texts, min_size=width, max_size=width), max_size=6))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tables, st.sampled_from(["\n", "\r\n"]), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
 def test_what_pythons_csv_writes_is_read_as_it_was(table: list[list[str]], end: str, quoting: int):
     names = [f"c{n}" for n in range(len(table[0]) if table else 1)]
@@ -113,7 +113,7 @@ def by_python(content: bytes) -> list[list[str]] | None:
         return None
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.text(st.sampled_from('ab,"\n\r é'), max_size=30), st.integers(1, 12))
 @example('"a"b', 8)
 @example('a,b\n"', 8)
@@ -164,14 +164,13 @@ files = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(files | st.sampled_from([b"", b"\xff,b\n1,2\n", b"a,b\n\xff,x\n"]), max_size=8), st.booleans())
 def test_many_objects_at_once_give_what_each_gives_alone(contents: list[bytes], header: bool):  # noqa: FBT001
     decoder = CsvObjects(schema_of("a bigint, b string"), CsvSettings(header=header), declared=True)
     assert by_object(decoder, contents) == [by_object(decoder, [content])[0] for content in contents]
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from("0123456789.eE+-x n"), max_size=8))
 def test_decimals_are_what_pythons_decimal_reads(text: str):
     try:

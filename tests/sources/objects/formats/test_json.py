@@ -138,7 +138,7 @@ objects = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(objects, max_size=8))
 @example([b'{"i": 1}{"i": 2}\n', b"\n", b'{"i": 3}'])
 @example([b"\xfe\xff\n{}"])

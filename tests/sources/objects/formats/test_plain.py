@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.errors import RunError, ValueNotKept
@@ -31,7 +31,6 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectFolder:
     return ObjectFolder(tmp_path, request.param)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("a\nb\r\x0bé", max_size=12), max_size=5))
 def test_text_is_what_splitting_at_newlines_gives(texts: list[str]):
     made = TextObjects(pa.schema([("value", pa.string())])).decode([text.encode() for text in texts])

@@ -97,7 +97,7 @@ class World:
 
 
 @given(_STEPS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_events_in_any_order_and_a_listing_end_where_a_listing_alone_does(steps: list[tuple]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
@@ -119,7 +119,7 @@ def test_events_in_any_order_and_a_listing_end_where_a_listing_alone_does(steps:
 
 
 @given(st.lists(st.lists(_KEYS, min_size=1, max_size=4), max_size=8), st.permutations(_ALL_KEYS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_each_version_is_read_once_however_often_it_is_told(told: list[list[str]], order: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))

@@ -115,7 +115,6 @@ def check_all_ways(clients: Clients, steps: list) -> None:
 quickly = settings(
     max_examples=40,
     derandomize=True,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
 )
@@ -132,7 +131,7 @@ def test_every_committed_row_is_read_exactly_once(clients, steps):
 def test_every_committed_row_is_read_exactly_once_for_an_hour(clients):
     """An hour on every machine: a busy one tries fewer scenarios, and is not cut off in the middle."""
 
-    @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(max_examples=50, suppress_health_check=list(HealthCheck), print_blob=True)
     @given(steps=scenario)
     def some(steps: list) -> None:
         check_all_ways(clients, steps)

@@ -197,7 +197,6 @@ KEPT = " AND ".join(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
 )
 @given(rows=ROWS)
 def test_what_lands_and_what_is_set_aside_are_all_rows_in_the_words_of_the_server(url, connection, rows):
@@ -237,7 +236,7 @@ def test_a_rejected_row_costs_nothing_to_those_around_it(url, connection):
     poller.close()
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.floats(allow_nan=True), max_size=50), singles=st.lists(st.floats(width=32), max_size=50))
 def test_floats_are_written_as_the_server_writes_them(connection, values, singles):
     """Powers of two have neighbours at two distances, and 1e23 lies exactly between two numbers."""

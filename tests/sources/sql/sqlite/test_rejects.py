@@ -103,7 +103,6 @@ ROWS = st.lists(st.tuples(st.integers(1, 4), *(STORED for _ in DECLARED)), max_s
     max_examples=100,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
 )
 @given(rows=ROWS)
 def test_what_lands_and_what_is_set_aside_are_all_rows(shop, tmp_path, rows):
