@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.model.errors import StoreDamaged
+from headwater.model.errors import InputError, StoreDamaged
 from headwater.model.marks import LsnMark, Mark, ObjectsMark, OffsetsMark, mark_from_json
 from headwater.model.stream_state import StreamState, TableState, columns_learned, numbered, positions
 from headwater.testing.marks import check_all_laws, check_covers_is_total
@@ -173,3 +174,11 @@ def test_a_key_that_changed_is_listed() -> None:
         for key in (["a"], ["b", "a"])
     )
     assert columns_learned(before, after) == ["t: key a → b, a"]
+
+
+def test_a_column_with_the_stored_name_of_a_key_is_refused():
+    """In an objects mark both would have one name, and a retry would read without the column (G5)."""
+    state = StreamState(columns={"id": (0, "bigint"), " key id": (1, "string")}, key_positions={"id": 0})
+    with pytest.raises(InputError, match="' key id' cannot stand beside the key id"):
+        ObjectsMark(1).with_state(state)
+    assert ObjectsMark(1).with_state(replace(state, key_positions={})).state.columns == state.columns

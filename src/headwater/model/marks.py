@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from headwater.model.errors import StoreDamaged
+from headwater.model.errors import InputError, StoreDamaged
 from headwater.model.lsn import LastCommit, lsn_number, lsn_text
 from headwater.model.seen_rows import SeenDigests, SeenTransactions
 from headwater.model.stream_state import (
@@ -231,6 +231,13 @@ class ObjectsMark(OrderedMark):
         return self.streams.get(_STREAM, StreamState())
 
     def with_state(self, state: StreamState) -> ObjectsMark:
+        """Raises InputError for a column that has the stored name of a key's column: a retry would not know it (G5)."""
+        taken = state.columns.keys() & {_KEY_PREFIX + name for name in state.key}
+        if taken:
+            raise InputError(
+                f"column {min(taken)!r} cannot stand beside the key {', '.join(state.key)}",
+                hint="rename the column in the source, or write schema: with the columns to keep",
+            )
         return replace(self, streams={_STREAM: state} if state != StreamState() else {})
 
     def _rank(self) -> tuple[int, int]:
