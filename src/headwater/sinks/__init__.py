@@ -1,0 +1,1 @@
+"""What makes rows durable and visible: Iceberg tables, Kafka topics, files, the console."""

@@ -1,7 +1,7 @@
 """Cases as messages of a topic: decoded as the source decodes them, without a broker.
 
 Messages come through two doors: one by one through `Source.replay`, and many at once through the decoder that a split
-opens. Columns are inferred by what `kafka.found_columns` and `debezium.kafka` do with the messages of a window.
+opens. Columns are inferred as `sources/kafka/decoder.py` and `sources/kafka/debezium.py` do it for a window.
 """
 
 from __future__ import annotations

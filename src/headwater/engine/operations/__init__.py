@@ -1,1 +1,1 @@
-"""What an operator does to a pipeline beside its cycles: bookmarks, replays, rebuilds. Verification has its own room."""
+"""What an operator does to a pipeline beside its cycles: bookmarks, replays, rebuilds. Verification is in `verify/`."""

@@ -1,1 +1,1 @@
-"""Whether a PostgreSQL server is ready for change capture, and the SQL that prepares it (D6)."""
+"""Whether a PostgreSQL server is ready for change capture, and the SQL that prepares it."""

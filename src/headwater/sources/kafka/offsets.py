@@ -120,7 +120,7 @@ def mark_of(offsets: Mapping[Partition, int], topics: Topics) -> OffsetsMark:
 
 def begins(mark: OffsetsMark, topics: Topics) -> dict[Partition, int]:
     """Where reading continues; partitions and topics that the mark does not know begin at their first message,
-    whatever `start` says: what they hold came after it (K2).
+    whatever `start` says: what they hold came after it.
     """
     return {
         (name, number): mark.topics.get(name, {}).get(number, log.first)
