@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -39,7 +39,7 @@ class Storm:
         self._chance = random.Random(seed)
         self._over = threading.Event()
         self.cuts: dict[str, dict[str, Content]] = {}
-        self.interrupted = self.deadlocks = 0
+        self.interrupted = 0
 
     def rage(self, kills: int) -> None:
         """That many kills, of Headwater and of PostgreSQL in turn, with a label before each."""
@@ -62,15 +62,13 @@ class Storm:
     def _cut(self, name: str) -> None:
         """A label, and what all tables hold at it: they are locked, so that nothing commits in between."""
         while name not in self.cuts:
-            try:
+            with suppress(psycopg.errors.DeadlockDetected):
                 with psycopg.connect(self._tables.database) as connection:
                     connection.execute("SET LOCAL deadlock_timeout = '100ms'")  # this one gives way, not the loads
                     connection.execute(f"LOCK TABLE {', '.join(self._tables.keys)} IN SHARE MODE")
-                    held = dict(self._tables.seen_by(connection))
+                    content = dict(self._tables.seen_by(connection))
                     connection.execute("SELECT pg_logical_emit_message(true, %s, %s)", [PREFIX, label_note(name)])
-                self.cuts[name] = held
-            except psycopg.errors.DeadlockDetected:
-                self.deadlocks += 1
+                self.cuts[name] = content
 
     @contextmanager
     def _loads(self) -> Iterator[None]:

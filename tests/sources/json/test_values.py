@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from decimal import Context, Decimal
 
@@ -25,9 +24,6 @@ def one(ddl: str, value: bytes | str) -> object:
     if parsed.rejected:
         return f"reject: {parsed.rejected[0][1]}"
     return parsed.batches[0].column(0)[0].as_py()
-
-
-UTC8 = dt.datetime(2026, 3, 2, 8, tzinfo=dt.UTC)
 
 
 def test_exactly_the_bad_messages_of_a_crowd_are_set_aside():

@@ -298,9 +298,6 @@ _NAMED: Mapping[tuple[Any, str], Callable[[Schema], FieldType]] = {
 }
 
 
-_SHOWN_VALUE = 60
-
-
 def convert_exact(kind: FieldType, array: pa.Array) -> tuple[pa.Array, list[int]]:
     """The column, NULL in place of values that have none; and their places (G8)."""
     parts = list(bisect(array, kind.converted, (ValueError, ArithmeticError)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime as dt
 import io
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -52,9 +51,6 @@ def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_row
         (8, "a: expected a number, found the text '0x10'", b"0x10,h"),
     ]
     assert folder.rejects[0].more["columns"] == ["a", "b"]
-
-
-UTC8 = dt.datetime(2026, 3, 2, 8, tzinfo=dt.UTC)
 
 
 def test_one_bad_value_among_many_is_found(folder: ObjectFolder):
