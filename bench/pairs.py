@@ -263,8 +263,8 @@ def measured(name: str, flow: Flow, servers: Servers, sides: Sequence[Side], pai
         if number:
             flow.change(servers, number)
         order = sides if number % 2 else sides[::-1]
-        found = {side.name: side.step(name, flow, servers, number) for side in order}
-        old, new = found["old"], found["new"]
+        results = {side.name: side.step(name, flow, servers, number) for side in order}
+        old, new = results["old"], results["new"]
         say(
             f"{name}: {number - WARM_PAIRS + 1 if number >= WARM_PAIRS else 'warm'}: {old.rows:,} rows, "
             f"processor {old.processor:.3f} s old, {new.processor:.3f} s new, wall {old.wall:.2f} s, {new.wall:.2f} s"
@@ -297,9 +297,9 @@ def child(folder: Path) -> None:
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers, Project.open(folder) as project:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else is printed does not come between answers
         for line in sys.stdin:
-            asked = json.loads(line)
-            file = Path(asked["file"])
-            step = poll(project, file, asked["polls"]) if asked["work"] == "poll" else run_process(file)
+            request = json.loads(line)
+            file = Path(request["file"])
+            step = poll(project, file, request["polls"]) if request["work"] == "poll" else run_process(file)
             print(json.dumps(asdict(step)), file=answers, flush=True)
 
 

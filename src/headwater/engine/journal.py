@@ -60,20 +60,20 @@ class HeldLease:
 @contextmanager
 def held_lease(leases: Leases, pipeline: str, owner: str, ttl_seconds: float) -> Iterator[HeldLease]:
     """Take the lease, renew it during the block, release it."""
-    held = HeldLease(leases, leases.acquire(pipeline, owner, ttl_seconds))
+    lease = HeldLease(leases, leases.acquire(pipeline, owner, ttl_seconds))
     try:
-        yield held
+        yield lease
     except BaseException:
-        _release_after_failure(held)
+        _release_after_failure(lease)
         raise
-    held.release()
+    lease.release()
 
 
-def _release_after_failure(held: HeldLease) -> None:
+def _release_after_failure(lease: HeldLease) -> None:
     # The failure on its way to the user must not be replaced by that of a store which does not answer;
     # the lease then expires by itself.
     try:
-        held.release()
+        lease.release()
     except HeadwaterError:
         return
 

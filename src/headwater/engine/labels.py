@@ -52,14 +52,14 @@ def _why_not(table: TableState, lsn: int) -> str:
 
 def tag_tables(pipeline: OpenPipeline, attempt: Attempt) -> Labelled:
     """Tag in every sink that can. Repeated by a recovery: existing tags stay."""
-    found = labelled(attempt.window.end)
-    if found.labels:
+    moment = labelled(attempt.window.end)
+    if moment.labels:
         pipeline.faults.reach("label.before")
         for sink in pipeline.sinks():
-            if isinstance(sink, Tags) and found.streams:
-                sink.tag(attempt, found.streams, found.labels)
+            if isinstance(sink, Tags) and moment.streams:
+                sink.tag(attempt, moment.streams, moment.labels)
         pipeline.faults.reach("label.after")
-    return found
+    return moment
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def write_label(pipeline: OpenPipeline, mark: Mark | None, text: str) -> Written
             f"{pipeline.name}: cannot label: the pipeline has not created its slot yet",
             hint="run it once first",
         )
-    taken = [name for sink in sinks for name in sink.tagged(pipeline.spark(), sorted(mark.streams), text)]
-    if taken:
+    tagged = [name for sink in sinks for name in sink.tagged(pipeline.spark(), sorted(mark.streams), text)]
+    if tagged:
         raise InputError(
-            f"{pipeline.name}: label {text} exists already on {', '.join(taken)}", hint="choose another name"
+            f"{pipeline.name}: label {text} exists already on {', '.join(tagged)}", hint="choose another name"
         )
     return WrittenLabel(pipeline.name, text, pipeline.source.label(text), pipeline.store)
 

@@ -26,7 +26,7 @@ from headwater.model.window import Window
 
 T = TypeVar("T")
 
-_SHOWN_OBJECTS = 5
+_MAX_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ class _Lander:
     def _warn_of_unreadable(self) -> None:
         deferred = sorted(self._rejects.deferred)
         if deferred:
-            shown = ", ".join(deferred[:_SHOWN_OBJECTS]) + (", …" if len(deferred) > _SHOWN_OBJECTS else "")
+            names = ", ".join(deferred[:_MAX_NAMES]) + (", …" if len(deferred) > _MAX_NAMES else "")
             objects = f"{len(deferred):,} unreadable object{'s' if len(deferred) != 1 else ''}"
-            self._report.warn(f"skipped {objects}: {shown} (will retry)")
+            self._report.warn(f"skipped {objects}: {names} (will retry)")
 
     def _land_or_note(self, sink: Sink, rows: Rows) -> Landing | None:
         return self._failures.noting(rows.stream, partial(self._land, sink, rows))

@@ -58,13 +58,13 @@ class CachedSplit:
         """Only a whole split gets its name. A full disk ends the caching, not the window."""
         unnamed = Path(f"{self.path}.{uuid.uuid4().hex}")  # several tasks may read the split
         spill: Spill | None = None
-        is_whole = True
+        complete = True
         try:
             for batch in self.split.read(on_reject):
                 spill = spill or Spill(batch.schema, unnamed)
-                is_whole = is_whole and _fits(partial(spill.add, batch))
+                complete = complete and _fits(partial(spill.add, batch))
                 yield batch
-            if spill and is_whole:
+            if spill and complete:
                 _fits(partial(spill.publish, self.path))
         finally:
             unnamed.unlink(missing_ok=True)

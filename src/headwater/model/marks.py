@@ -130,8 +130,8 @@ class ColumnMark(OrderedMark):
         )
 
     def __str__(self) -> str:
-        shown = "before every row" if self.value is None else self.type.to_text(self.value)
-        return f"{self.column} = {shown}"
+        text = "before every row" if self.value is None else self.type.to_text(self.value)
+        return f"{self.column} = {text}"
 
 
 _KEY_ENTRY = " key"  # stored behind a topic's name, which has no space
@@ -194,11 +194,11 @@ class OffsetsMark(Mark):
     __hash__ = Mark.__hash__
 
     def __str__(self) -> str:
-        shown = (
+        topics = (
             f"{topic} {', '.join(f'{partition}: {offset}' for partition, offset in sorted(offsets.items())) or 'empty'}"
             for topic, offsets in sorted(self.topics.items())
         )
-        return "; ".join(shown) or "no topic yet"
+        return "; ".join(topics) or "no topic yet"
 
 
 def _whole_number(value: Json) -> int:
@@ -298,7 +298,7 @@ class LsnMark(OrderedMark):
     cut: int = 0  # the last position where a window ended for a verification
 
     def place(self, lsn: int) -> int:
-        """What orders changes (`model.changes.position`): places in a log that began anew come after all of the old."""
+        """What orders changes (`position` in `model/rows.py`): places in a log that began anew come after all of the old."""
         return (self.era << _ERA_BITS) + lsn
 
     def _rank(self) -> tuple[int, int, int]:

@@ -62,8 +62,8 @@ def did_you_mean(name: str, candidates: Sequence[str]) -> str:
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)]
     if near:
         return f"did you mean {' or '.join(near)}?"
-    shown = ", ".join(sorted(candidates)[:10])
-    return f"there are: {shown}{', …' if len(candidates) > 10 else ''}" if candidates else "there are none"  # noqa: PLR2004
+    first = ", ".join(sorted(candidates)[:10])
+    return f"there are: {first}{', …' if len(candidates) > 10 else ''}" if candidates else "there are none"  # noqa: PLR2004
 
 
 _SETTING = re.compile(r'(?P<name>(?:[^"=]|"(?:[^"]|"")*")+)=(?P<value>.*)', re.DOTALL)

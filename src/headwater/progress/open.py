@@ -67,9 +67,9 @@ def _path(text: str, rest: str, example: str) -> str:
 
 def _invalid_address(text: str, scheme: str) -> InputError:
     # A mistyped address that holds a password may be too odd to be masked (G11).
-    shown = f"{re.split('[:/@]', text)[0]}…" if "@" in text else masked(text)
+    address = f"{re.split('[:/@]', text)[0]}…" if "@" in text else masked(text)
     if scheme in SCHEMES:
-        return InputError(f"progress: {shown} is incomplete", hint=f"write one of {_EXAMPLES}")
+        return InputError(f"progress: {address} is incomplete", hint=f"write one of {_EXAMPLES}")
     suggestion = closest(scheme, SCHEMES)
     guess = f"did you mean {suggestion}:? " if suggestion else ""
-    return InputError(f"progress: {shown} is not a store address", hint=f"{guess}Write one of {_EXAMPLES}")
+    return InputError(f"progress: {address} is not a store address", hint=f"{guess}Write one of {_EXAMPLES}")

@@ -97,21 +97,21 @@ class _Types:
             return known
         if logical is not None and logical.startswith(("timestamp", "local-timestamp", "time")):
             raise self._refused(path, f"{logical} cannot be kept exactly")
-        made = self._declare(kind, name, path)
+        declared = self._declare(kind, name, path)
         if "name" in kind:
-            self._declared[kind["name"]] = made
-        return made
+            self._declared[kind["name"]] = declared
+        return declared
 
     def _declare(self, kind: Mapping[str, Any], name: Any, path: str) -> pa.DataType:
         if name == "record":
             fields = [(field["name"], self.of(field["type"], f"{path}.{field['name']}")) for field in kind["fields"]]
-            return pa.struct([pa.field(field, made, nullable=nullable) for field, (made, nullable) in fields])
+            return pa.struct([pa.field(field, item, nullable=nullable) for field, (item, nullable) in fields])
         if name == "array":
-            made, nullable = self.of(kind["items"], f"{path}[]")
-            return pa.list_(pa.field("element", made, nullable=nullable))
+            item, nullable = self.of(kind["items"], f"{path}[]")
+            return pa.list_(pa.field("element", item, nullable=nullable))
         if name == "map":
-            made, nullable = self.of(kind["values"], f"{path}[]")
-            return pa.map_(pa.string(), pa.field("value", made, nullable=nullable))
+            item, nullable = self.of(kind["values"], f"{path}[]")
+            return pa.map_(pa.string(), pa.field("value", item, nullable=nullable))
         if name == "enum":
             return pa.string()
         if name == "fixed":
@@ -217,20 +217,20 @@ def _snappy(block: bytes) -> bytes:
         if byte < 0x80:  # noqa: PLR2004 - the last of them
             break
     try:
-        made: bytes = pa.decompress(block[:-_SNAPPY_CHECKSUM], size, "snappy", asbytes=True)
+        content: bytes = pa.decompress(block[:-_SNAPPY_CHECKSUM], size, "snappy", asbytes=True)
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise BadAvro(f"bad snappy: {error}") from None
-    if zlib.crc32(made) != int.from_bytes(block[-_SNAPPY_CHECKSUM:], "big"):
+    if zlib.crc32(content) != int.from_bytes(block[-_SNAPPY_CHECKSUM:], "big"):
         raise BadAvro("bad snappy: the checksum is another")
-    return made
+    return content
 
 
 def _zstandard(block: bytes) -> bytes:
     try:
-        made: bytes = pa.CompressedInputStream(pa.BufferReader(block), "zstd").read()
+        content: bytes = pa.CompressedInputStream(pa.BufferReader(block), "zstd").read()
     except OSError as error:
         raise BadAvro(f"bad zstandard: {error}") from None
-    return made
+    return content
 
 
 class AvroReader:

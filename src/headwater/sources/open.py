@@ -94,8 +94,8 @@ def _open_sql(settings: SqlSourceSettings, folder: Path, cores: int, around: Sou
                 hint="pass one: open_source(…, spark=session)",
             )
         return SqlSource(settings, JdbcDatabase(settings, folder, around.spark), cores, around.sql)
-    shown = scheme if separator else "what is written"
+    database = scheme if separator else "what is written"
     raise InputError(
-        f"url: {shown} is no kind of database that can be read",
+        f"url: {database} is no kind of database that can be read",
         hint="write postgresql://…, sqlite:///…, mysql://…, mariadb://…, mssql://…, oracle://… or jdbc:…",
     )

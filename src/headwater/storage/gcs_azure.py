@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import AzureStore, GCSStore
 
-_GONE = ("NoSuchKey", "BlobNotFound")
+_MISSING = ("NoSuchKey", "BlobNotFound")
 _CHANGED = 412
 _ONE_OBJECT = ("AccessDenied", "BlobArchived")  # other objects may be readable
 _NOT_A_PATH = "object with invalid path"
@@ -117,7 +117,7 @@ class CloudBucket:
         url = self.url(version.key)
         response = ErrorResponse.of(status_of(error) or 0, error)
         # Azure answers 412 for a deleted object too.
-        if response.code in _GONE or (response.status == _CHANGED and self._head(version.key) is None):
+        if response.code in _MISSING or (response.status == _CHANGED and self._head(version.key) is None):
             return ObjectGone(f"{url} was deleted")
         if response.status == _CHANGED:
             return ObjectChanged(f"{url} has changed since it was listed")

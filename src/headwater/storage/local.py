@@ -137,7 +137,7 @@ def _read(file: int, start: int, end: int) -> bytes:
 
 
 _SORTED_NAMES = 32_768  # as Python strings at a time; Arrow holds all others more compactly
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # deleted meanwhile, or a dangling link
+_NO_ENTRY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # deleted meanwhile, or a dangling link
 _log = logging.getLogger(__name__)
 
 
@@ -174,7 +174,7 @@ def walk(root: str, selection: Selection, start_after: str) -> Iterator[tuple[st
                     if stat.S_ISREG(state.st_mode):
                         yield key, state
             except OSError as error:
-                if error.errno not in _GONE:
+                if error.errno not in _NO_ENTRY:
                     raise _unreadable(error) from error
         else:
             levels.pop()

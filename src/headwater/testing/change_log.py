@@ -143,11 +143,13 @@ class ChangeLog:
             )
             bodies[event.id] = str(body)
             open_versions = versions.get(event.id, [])[-1:]
-            if event.op == "r" and [found[:2] + found[3:] for found in open_versions] == [(event.note, body, None)]:
+            if event.op == "r" and [history[:2] + history[3:] for history in open_versions] == [
+                (event.note, body, None)
+            ]:
                 continue  # a snapshot read the row as it was
             close(event.id, event.position)
             versions.setdefault(event.id, []).append((str(event.note), str(body), event.position, None))
-        return sorted((key, *version) for key, found in versions.items() for version in found)
+        return sorted((key, *version) for key, history in versions.items() for version in history)
 
 
 def changes(events: Sequence[tuple[int, int, Event]], splits: int = 1, stream: str = "shop.orders") -> Rows:
@@ -162,11 +164,11 @@ def changes(events: Sequence[tuple[int, int, Event]], splits: int = 1, stream: s
 
 def partitions(log: ChangeLog, count: int) -> list[list[tuple[int, int, Event]]]:
     """The log as a topic holds it: by key over partitions, in order within each."""
-    made: list[list[tuple[int, int, Event]]] = [[] for _ in range(count)]
+    topic: list[list[tuple[int, int, Event]]] = [[] for _ in range(count)]
     for event in log.events:
         number = 0 if event.id is None else event.id % count
-        made[number].append((number, len(made[number]), event))
-    return made
+        topic[number].append((number, len(topic[number]), event))
+    return topic
 
 
 Step = Callable[[ChangeLog], None]

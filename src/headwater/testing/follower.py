@@ -100,8 +100,8 @@ class Follower:
         with self.source.read(window) as streams:
             tables = {rows.stream: read_rows(rows, self.origin.spark) for rows in streams}
             assert len(tables) == len(streams), "one Rows per stream"
-        found = {stream: self._counted(table) for stream, table in tables.items()}
-        return {stream: rows for stream, rows in found.items() if rows}
+        ordered = {stream: self._counted(table) for stream, table in tables.items()}
+        return {stream: rows for stream, rows in ordered.items() if rows}
 
     def _counted(self, table: pa.Table) -> list[dict[str, object]]:
         numbered = [(self.origin.id_of(row), number, row) for number, row in enumerate(table.to_pylist())]
@@ -126,12 +126,12 @@ class Follower:
 
     def catch_up(self) -> Content:
         """What all windows bring until nothing is new."""
-        brought: Content = {}
+        content: Content = {}
         for _ in range(_MOST_WINDOWS):
             before = len(self.windows)
-            add(brought, self.cycle())
+            add(content, self.cycle())
             if len(self.windows) == before:
-                return {stream: sorted(ids) for stream, ids in brought.items()}
+                return {stream: sorted(ids) for stream, ids in content.items()}
         raise AssertionError("the source always has a new window")
 
     def rewind(self, text: str) -> None:

@@ -59,9 +59,9 @@ class LedgerContract(ABC):
     def test_bookmarks_come_back_as_they_were_in_the_order_of_bytes(self) -> None:
         staged = bookmarks(_KEYS[::-1], 7, earlier=True, tries=3, reason="why \" ' \\ 日", retry_at=9, size=2**40)
         self.stage(staged)
-        found = self.ledger().between([("", None)])
-        assert found["key"].to_pylist() == _KEYS
-        assert found.sort_by("key").equals(staged.sort_by("key"))
+        ledger_rows = self.ledger().between([("", None)])
+        assert ledger_rows["key"].to_pylist() == _KEYS
+        assert ledger_rows.sort_by("key").equals(staged.sort_by("key"))
         assert self.ledger().last_key() == _KEYS[-1]
 
     def test_a_range_of_keys_leaves_out_its_end(self) -> None:
@@ -83,9 +83,14 @@ class LedgerContract(ABC):
         self.stage(bookmarks(["a", "b", "c"], 1))
         self.ledger().postpone(self.lease, [failed("b", "failed", retry_at=_NOON), failed("c", "aside")])
         assert [page["key"].to_pylist() for page in self.ledger().window(0, 1)] == [["a"]]
-        found = self.ledger().between([("b", "c")]).to_pylist()[0]
-        assert (found["state"], found["reason"], found["tries"], found["etag"]) == ("failed", "torn", 1, "e")
-        assert found["earlier"]  # to one of several sinks
+        bookmark = self.ledger().between([("b", "c")]).to_pylist()[0]
+        assert (bookmark["state"], bookmark["reason"], bookmark["tries"], bookmark["etag"]) == (
+            "failed",
+            "torn",
+            1,
+            "e",
+        )
+        assert bookmark["earlier"]  # to one of several sinks
 
     def test_what_failed_is_due_at_its_time(self) -> None:
         self.stage(bookmarks(["a", "b", "c"], 1))

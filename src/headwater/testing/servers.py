@@ -35,8 +35,8 @@ class TlsPostgres:
         return f"{self.server.url(database)}?sslmode=disable"
 
     def url(self, database: str = "postgres") -> str:
-        asked = urlencode({"sslmode": "verify-full", "sslrootcert": str(self.authority)})
-        return f"{self.server.url(database)}?{asked}"
+        query = urlencode({"sslmode": "verify-full", "sslrootcert": str(self.authority)})
+        return f"{self.server.url(database)}?{query}"
 
 
 def why_no_tls() -> str:

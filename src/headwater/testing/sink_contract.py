@@ -255,16 +255,16 @@ class SinkContract:
         if opened is None:
             pytest.skip("the settings of this sink hold no secret")
         sink, secret = opened
-        shown = [repr(sink), repr(vars(sink)), sink.id]
+        texts = [repr(sink), repr(vars(sink)), sink.id]
         try:
             landing = land(sink, target, 1)
         except HeadwaterError as error:
-            shown += [str(error), repr(error), error.hint]
+            texts += [str(error), repr(error), error.hint]
         else:
-            shown += [repr(landing), json.dumps(landing.to_json())]
-        shown += [repr(vars(sink))]
+            texts += [repr(landing), json.dumps(landing.to_json())]
+        texts += [repr(vars(sink))]
         sink.close()
-        assert [text for text in shown if secret in text] == []
+        assert [text for text in texts if secret in text] == []
 
     def test_a_sink_can_be_closed_twice_and_what_landed_stays(self, target: SinkTarget, sink: Sink) -> None:
         sink.close()

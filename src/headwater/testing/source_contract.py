@@ -156,11 +156,11 @@ class SourceContract:
         source = follower.source
         plan = plan_next(source, None, origin.lease)
         assert plan.window is not None
-        shown = [source.address, repr(source), repr(vars(source)), repr(plan), str(plan.window)]
+        texts = [source.address, repr(source), repr(vars(source)), repr(plan), str(plan.window)]
         with source.read(plan.window) as streams:
             for rows in streams:
-                shown += [repr(rows), *(repr(split) for split in rows.splits or ())]
-        assert [text for text in shown if origin.secret in text] == []
+                texts += [repr(rows), *(repr(split) for split in rows.splits or ())]
+        assert [text for text in texts if origin.secret in text] == []
 
     @pytest.mark.parametrize("seed", [1, 2])
     def test_all_windows_together_bring_every_row_once(
@@ -168,7 +168,7 @@ class SourceContract:
     ) -> None:
         chance = random.Random(seed)  # noqa: S311 - repeatable on purpose
         appended: Content = {}
-        brought: Content = {}
+        content: Content = {}
         following = 1
         for _ in range(8):
             for stream in chance.choices(origin.streams, k=chance.randrange(3)):
@@ -177,11 +177,11 @@ class SourceContract:
                 origin.append(stream, ids)
                 add(appended, {stream: ids})
             if chance.random() < 0.7:
-                add(brought, follower.cycle())
+                add(content, follower.cycle())
             if chance.random() < 0.3:
                 follower.restart()
-        add(brought, follower.catch_up())
-        assert {stream: sorted(ids) for stream, ids in brought.items()} == appended
+        add(content, follower.catch_up())
+        assert {stream: sorted(ids) for stream, ids in content.items()} == appended
 
     def test_start_brings_everything_again(self, origin: SourceOrigin, follower: Follower) -> None:
         append_everywhere(origin, 1)
@@ -233,17 +233,17 @@ class SourceContract:
         follower.catch_up()
         append_everywhere(origin, 2)
         window = follower.next_window()
-        whole, own = follower.read(window), frozenset(origin.streams[:1])
-        taken = source.apart(window, own)
-        assert taken is not None
-        part, rest = (stored(each) for each in taken)
+        everything, own = follower.read(window), frozenset(origin.streams[:1])
+        parts = source.apart(window, own)
+        assert parts is not None
+        part, rest = (stored(each) for each in parts)
         again = Follower(origin, sources, follower.mark)
         for each in (follower, again):
-            assert each.read(part) == {stream: rows for stream, rows in whole.items() if stream in own}
-            assert each.read(rest) == {stream: rows for stream, rows in whole.items() if stream not in own}
+            assert each.read(part) == {stream: rows for stream, rows in everything.items() if stream in own}
+            assert each.read(rest) == {stream: rows for stream, rows in everything.items() if stream not in own}
         assert rest.end.join(part.end) == window.end
         follower.advance(rest)
-        assert follower.catch_up() == ids_by_stream(origin, {stream: whole[stream] for stream in own})
+        assert follower.catch_up() == ids_by_stream(origin, {stream: everything[stream] for stream in own})
 
     def test_a_plan_without_a_stream_leaves_its_rows_to_a_later_one(
         self, origin: SourceOrigin, follower: Follower
@@ -277,10 +277,10 @@ class SourceContract:
             plan_next(source, None, origin.lease)
         source.close()
         error = caught.value
-        shown = [source.address, repr(source), repr(vars(source)), str(error), repr(error), error.hint]
+        texts = [source.address, repr(source), repr(vars(source)), str(error), repr(error), error.hint]
         assert source.address
         assert error.hint
-        assert not secret or [text for text in shown if secret in text] == []
+        assert not secret or [text for text in texts if secret in text] == []
 
 
 def ids_of(origin: SourceOrigin, stream: str, number: int) -> list[int]:

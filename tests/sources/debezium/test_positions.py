@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headwater.sources.debezium.change_batch import Change, at_one_place, unordered
+from headwater.sources.debezium.change_batch import Change, at_one_position, unordered
 
 
 def change(number: int, key: int, op: str = "u", after: int | None = 0, place: int = 1) -> Change:
@@ -35,10 +35,10 @@ def test_only_what_has_no_order_is_found(changes, found):
 def test_places_where_numbers_grow_are_not_looked_at():
     ours = np.ones(6, np.bool_)
     major, minor = np.array([1, 1, 2, 3, 3, 4]), np.array([0, 1, 0, 0, 0, 0])
-    assert at_one_place(major, minor, ours).tolist() == [3, 4]
-    assert at_one_place(major, np.arange(6), ours).tolist() == []
-    assert at_one_place(np.full(6, -1), minor, ours).tolist() == []  # they have no place at all
-    assert at_one_place(major, minor, ~ours).tolist() == []
-    assert at_one_place(major[:0], minor[:0], ours[:0]).tolist() == []
+    assert at_one_position(major, minor, ours).tolist() == [3, 4]
+    assert at_one_position(major, np.arange(6), ours).tolist() == []
+    assert at_one_position(np.full(6, -1), minor, ours).tolist() == []  # they have no place at all
+    assert at_one_position(major, minor, ~ours).tolist() == []
+    assert at_one_position(major[:0], minor[:0], ours[:0]).tolist() == []
     reads = np.array([False, False, False, True, False, False])
-    assert at_one_place(major, minor, ~reads).tolist() == []  # a snapshot's read and a change: the read comes before
+    assert at_one_position(major, minor, ~reads).tolist() == []  # a snapshot's read and a change: the read comes before

@@ -36,7 +36,7 @@ from tests.sources.formats.case import (
 )
 
 _URL, _ROW = "object_url", "object_row"
-_SHOWN = 1000  # bytes of an object that its reject keeps
+_MAX_PREVIEW = 1000  # bytes of an object that its reject keeps
 _LINES = ("json", "text", "debezium")
 
 
@@ -188,7 +188,7 @@ def _check_payload(case: Case, reject: Reject) -> None:
     last, number = case.windows[-1], reject.place.get("row")
     assert bool(reject.part) == (number is None)
     if number is None:
-        assert reject.payload == file_of(case, last)[1][:_SHOWN]
+        assert reject.payload == file_of(case, last)[1][:_MAX_PREVIEW]
     elif isinstance(last, Records) and case.format in _LINES and isinstance(number, int):
         value = last.values[number - 1]
         assert value is not None

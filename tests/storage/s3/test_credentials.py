@@ -71,7 +71,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def _shown(access: S3Access) -> tuple[str, str, tuple[str, str, str | None]]:
+def _values_of(access: S3Access) -> tuple[str, str, tuple[str, str, str | None]]:
     keys = access.credentials.keys()
     assert keys is not None
     token = keys.session_token.reveal() if keys.session_token else None
@@ -106,7 +106,7 @@ def test_variables_and_files_mean_what_they_mean_to_amazons_library(
         region = variables["AWS_REGION"]  # Amazon's newer tools read it; botocore itself only the older name
     client = session.create_client("s3", region_name=region or "us-east-1")
     found = session.get_credentials()
-    endpoint, in_region, keys = _shown(find_access("b", S3Settings(), files | variables))
+    endpoint, in_region, keys = _values_of(find_access("b", S3Settings(), files | variables))
     theirs = str(client.meta.endpoint_url)
     assert endpoint == (theirs if "amazonaws" not in theirs else f"https://b.s3.{in_region}.amazonaws.com")
     assert keys == (found.access_key, found.secret_key, found.token)
@@ -119,9 +119,13 @@ def test_what_is_written_wins_over_variables_and_these_over_files(files: dict[st
         "AWS_REGION": "eu-north-1", "AWS_ENDPOINT_URL": "http://variable:9000",
     }  # fmt: skip
     written = S3Settings(endpoint="http://written:9000", region="eu-west-3", access_key="written", secret_key="w")  # noqa: S106
-    assert _shown(find_access("b", written, variables)) == ("http://written:9000", "eu-west-3", ("written", "w", None))
+    assert _values_of(find_access("b", written, variables)) == (
+        "http://written:9000",
+        "eu-west-3",
+        ("written", "w", None),
+    )
     by_profile = find_access("b", S3Settings(profile="served"), variables)
-    assert _shown(by_profile)[2] == ("served-key", "served-secret", "served-token")
+    assert _values_of(by_profile)[2] == ("served-key", "served-secret", "served-token")
     assert find_access("b", S3Settings(anonymous=True), variables).credentials.keys() is None
 
 

@@ -63,7 +63,7 @@ class KafkaSecuritySettings(Settings):
     """For SASL."""
 
     @model_validator(mode="after")
-    def _whole_login(self) -> KafkaSecuritySettings:
+    def _complete_login(self) -> KafkaSecuritySettings:
         credentials = (self.mechanism, self.username, self.password)
         if any(credentials) and not all(credentials):
             raise ValueError("mechanism, username and password belong together; write all three or none")

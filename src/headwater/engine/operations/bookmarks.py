@@ -73,9 +73,9 @@ class PipelineBookmarks:
         while True:
             page = self._ledger.browse(after, _PAGE, states, prefix)
             for row in page.to_pylist():
-                shown = _shown(row, mark)
-                if shown["standing"] in standings:
-                    yield shown
+                bookmark = _with_standing(row, mark)
+                if bookmark["standing"] in standings:
+                    yield bookmark
             if page.num_rows < _PAGE:
                 return
             after = page["key"][-1].as_py()
@@ -86,16 +86,16 @@ class PipelineBookmarks:
             raise UnknownName(
                 f"{self._name}: no bookmark of {key!r}", hint=f"see them all: headwater bookmarks list {self._name}"
             )
-        return _shown(rows[0], self._generation())
+        return _with_standing(rows[0], self._generation())
 
     def count(self) -> dict[Standing, tuple[int, int]]:
         """How many objects there are of each standing, and their bytes."""
-        made: dict[Standing, tuple[int, int]] = dict.fromkeys(STANDINGS, (0, 0))
+        counts: dict[Standing, tuple[int, int]] = dict.fromkeys(STANDINGS, (0, 0))
         for counted in self._ledger.counts(self._generation()):
             standing = _standing(counted.state, waiting=counted.waiting)
-            objects, size = made[standing]
-            made[standing] = (objects + counted.objects, size + counted.size)
-        return made
+            objects, size = counts[standing]
+            counts[standing] = (objects + counted.objects, size + counted.size)
+        return counts
 
     def remove(self, keys: Sequence[str]) -> None:
         """Forget objects: the next cycle reads those again that still exist."""
@@ -151,7 +151,7 @@ class PipelineBookmarks:
         return max(mark.generation, mark.reached)
 
 
-def _shown(row: dict[str, Any], mark: int) -> dict[str, Any]:
+def _with_standing(row: dict[str, Any], mark: int) -> dict[str, Any]:
     standing = _standing(row["state"], waiting=row["generation"] > mark)
     return {**row, "standing": standing, "modified": _moment(row["modified"]), "retry_at": _moment(row["retry_at"])}
 

@@ -37,10 +37,10 @@ def spark_schema(schema: pa.Schema) -> StructType:
     """The columns as Spark's. Raises SchemaRefused."""
     from pyspark.sql.types import StructType
 
-    found = StructType()
+    columns = StructType()
     for field in schema:
-        found.add(field.name, spark_type(field.type), field.nullable)
-    return found
+        columns.add(field.name, spark_type(field.type), field.nullable)
+    return columns
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

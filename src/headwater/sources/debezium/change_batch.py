@@ -91,13 +91,13 @@ class ChangeBatch:
         else:
             read = keys.read(written)
             columns = read.columns
-            self._wrong.update({int(rows[place]): reason for place, reason in read.wrong.items()})
+            self._wrong.update({int(rows[number]): reason for number, reason in read.wrong.items()})
             if without.any():
                 old = self._before(self._key, rows)
                 columns = [pc.if_else(pa.array(without), *pair) for pair in zip(old, columns, strict=True)]
         for column in columns:
-            for place in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
-                self._wrong.setdefault(int(rows[place]), "a delete without a key")
+            for number in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)):
+                self._wrong.setdefault(int(rows[number]), "a delete without a key")
         self._fill(self._key, rows, columns)
 
     def fill_old_keys(self, keys: KeyDecoder, messages: Messages) -> None:
@@ -105,21 +105,21 @@ class ChangeBatch:
         if not self._key:
             return
         rows = np.flatnonzero(pc.equal(self._op, "c").to_numpy(zero_copy_only=False))
-        asked = zip(rows.tolist(), self._indices[rows].tolist(), strict=True)
-        moved = [(row, key) for row, index in asked if (key := messages.old_key(index)) is not None]
+        inserts = zip(rows.tolist(), self._indices[rows].tolist(), strict=True)
+        moved = [(row, key) for row, index in inserts if (key := messages.old_key(index)) is not None]
         if not moved:
             return
         read = keys.read([key for _, key in moved])
         texts: list[str | None] = [None] * self._count
-        for place, (row, _) in enumerate(moved):
-            texts[row] = key_as_json(read.columns, place)
-        self._wrong.update({moved[place][0]: f"the former {reason}" for place, reason in read.wrong.items()})
+        for number, (row, _) in enumerate(moved):
+            texts[row] = key_as_json(read.columns, number)
+        self._wrong.update({moved[number][0]: f"the former {reason}" for number, reason in read.wrong.items()})
         self._old_keys = pa.array(texts, pa.string())
 
     def finished(self, reject: Callable[[int, str], None]) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """The rows, with the indices of their messages; `reject` receives what is wrong."""
-        place, moment, transaction = self._source()
-        changes = [self._op, place, moment, transaction, self._missing_names(), self._old_keys]
+        position, moment, transaction = self._source()
+        changes = [self._op, position, moment, transaction, self._missing_names(), self._old_keys]
         rows = pa.RecordBatch.from_arrays([*self._columns.values(), *changes], schema=self._schema)
         if not self._wrong:
             return rows, self._indices
@@ -133,7 +133,7 @@ class ChangeBatch:
         """Position, time and transaction."""
         source = self._struct("source") | self._struct("transaction")
         reads = pc.equal(self._op, "r").to_numpy(zero_copy_only=False)
-        place = pa.nulls(self._count, pa.decimal128(38, 0))
+        position = pa.nulls(self._count, pa.decimal128(38, 0))
         for connector in source["connector"].unique().to_pylist():
             ours = pc.equal(source["connector"], connector).fill_null(connector is None)
             if connector not in known_connectors():
@@ -142,27 +142,30 @@ class ChangeBatch:
             major, minor = places(connector, source)
             packed_positions, bad = positions(major, minor, reads)
             self._note(
-                pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours), self._no_place
+                pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours),
+                self._without_position,
             )
-            place = packed_positions if ours.true_count == self._count else pc.if_else(ours, packed_positions, place)
+            position = (
+                packed_positions if ours.true_count == self._count else pc.if_else(ours, packed_positions, position)
+            )
             if connector != "postgresql" and self._key:
-                self._set_unordered_aside(major, minor, ours.to_numpy(zero_copy_only=False) & ~reads)
-        if place.null_count:
-            place = place.fill_null(0)  # of rows that are rejected
+                self._reject_unordered(major, minor, ours.to_numpy(zero_copy_only=False) & ~reads)
+        if position.null_count:
+            position = position.fill_null(0)  # of rows that are rejected
         micros = pc.coalesce(source["ts_us"], pc.multiply(source["ts_ms"], 1_000))
         transaction = pc.coalesce(source["txId"].cast(pa.string()), source["gtid"])
-        return place, micros.view(_MOMENT), transaction
+        return position, micros.view(_MOMENT), transaction
 
-    def _set_unordered_aside(self, major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> None:
+    def _reject_unordered(self, major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> None:
         """Changes of one row whose order the connector does not tell."""
-        suspects = at_one_place(major, minor, changes)
+        suspects = at_one_position(major, minor, changes)
         if not len(suspects):
             return
-        taken = pa.array(suspects)
-        keys = zip(*(self._columns[name].take(taken).to_pylist() for name in self._key), strict=True)
+        indices = pa.array(suspects)
+        keys = zip(*(self._columns[name].take(indices).to_pylist() for name in self._key), strict=True)
         has_after = "after" in self._events.schema.names
         after = self._events.column("after") if has_after else pa.nulls(self._count)
-        events = [one.take(taken).to_pylist() for one in (self._op, after)]
+        events = [one.take(indices).to_pylist() for one in (self._op, after)]
         numbers = major[suspects].tolist(), minor[suspects].tolist()
         for index in unordered([Change(*one) for one in zip(*numbers, keys, *events, strict=True)]):
             row = int(suspects[index])
@@ -179,20 +182,20 @@ class ChangeBatch:
         named = self._events.column("source")[row]["connector"].as_py() or "no connector"
         return f"source: events of {named} cannot be ordered, only those of {', '.join(known_connectors())}"
 
-    def _no_place(self, row: int) -> str:
+    def _without_position(self, row: int) -> str:
         said = {name: value for name, value in self._events.column("source")[row].as_py().items() if value is not None}
         return f"source: no place in the log in {said}"
 
     def _before(self, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> list[pa.Array]:
         before = self._struct("before") if "before" in self._events.schema.names else {}
-        made = []
+        arrays = []
         for column in columns:
             field, take = self._layout.columns.get(column, ""), pa.array(rows)
             if field not in before:
-                made.append(pa.nulls(len(rows), self._schema.field(column).type))
+                arrays.append(pa.nulls(len(rows), self._schema.field(column).type))
             else:
-                made.append(self._convert(column, field, before[field].take(take), rows))
-        return made
+                arrays.append(self._convert(column, field, before[field].take(take), rows))
+        return arrays
 
     def _fill(self, names: Sequence[str], rows: npt.NDArray[np.int64], columns: Sequence[pa.Array]) -> None:
         """Put values into these rows of columns."""
@@ -203,12 +206,12 @@ class ChangeBatch:
 
     def _convert(self, column: str, field: str, wire: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> pa.Array:
         kind = self._layout.kinds[field]
-        made, bad = convert_exact(kind, wire)
-        for place in bad:
+        converted, bad = convert_exact(kind, wire)
+        for index in bad:
             self._wrong.setdefault(
-                place if rows is None else int(rows[place]), conversion_error(column, kind, wire[place])
+                index if rows is None else int(rows[index]), conversion_error(column, kind, wire[index])
             )
-        return made
+        return converted
 
     def _missing_names(self) -> pa.Array:
         names: list[list[str] | None] = [None] * self._count
@@ -227,10 +230,10 @@ class ChangeBatch:
         return dict(zip([field.name for field in column.type], column.flatten(), strict=True))
 
 
-def at_one_place(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> Numbers:
-    """Every change at a place where numbers do not grow: the few that may have no order, most often none.
+def at_one_position(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_]) -> Numbers:
+    """Every change at a position where numbers do not grow: the few that may have no order, most often none.
 
-    Reads of a snapshot are no changes: they all stand at one place, and none is of a row that another is of.
+    Reads of a snapshot are no changes: they all stand at one position, and none is of a row that another is of.
     """
     rows = np.flatnonzero(changes)
     major, minor = major[rows], minor[rows]
@@ -242,8 +245,8 @@ def at_one_place(major: Numbers, minor: Numbers, changes: npt.NDArray[np.bool_])
 class Change:
     """An event, as far as its order goes."""
 
-    place: int  # in the log
-    number: int  # at that place
+    position: int  # in the log
+    number: int  # at that position
     key: tuple[Any, ...]
     op: str
     after: Any
@@ -253,7 +256,7 @@ def unordered(changes: Sequence[Change]) -> Collection[int]:
     """Which of the changes, in the order in which they came, are of one row and have no known order."""
     of_row: dict[tuple[int, tuple[Any, ...]], list[int]] = defaultdict(list)
     for index, change in enumerate(changes):
-        of_row[change.place, change.key].append(index)
+        of_row[change.position, change.key].append(index)
     indices_without_order: list[int] = []
     for indices in of_row.values():
         once: list[Change] = []
@@ -283,31 +286,31 @@ class KeyDecoder:
 
     def read(self, keys: Sequence[bytes | None]) -> Keys:
         """In the order of the key's columns. A message without a key has NULLs."""
-        made = Keys([])
+        decoded = Keys([])
         parts: list[tuple[list[int], list[pa.Array]]] = []
         for shape, group in self._envelopes.grouped(keys).items():
-            parts.append(self._group(shape, group, made.wrong))
-        places = [place for part, _ in parts for place in part]
+            parts.append(self._group(shape, group, decoded.wrong))
+        places = [index for part, _ in parts for index in part]
         at = np.full(len(keys), -1)
         at[places] = np.arange(len(places))
         take = pa.array(at, mask=at < 0)
         for number, kind in enumerate(self._types.values()):
             column = pa.concat_arrays([columns[number] for _, columns in parts]) if parts else pa.nulls(0, kind)
-            made.columns.append(column.take(take))
-        return made
+            decoded.columns.append(column.take(take))
+        return decoded
 
     def _group(self, shape: Shape, group: Group, wrong: dict[int, str]) -> tuple[list[int], list[pa.Array]]:
         kinds, values = self._reader(shape)
         parsed = values.parse(group.payloads)
-        wrong.update({group.indices[place]: f"key: {reason}" for place, reason in parsed.rejected})
-        without = {place for place, _ in parsed.rejected}
-        places = [index for place, index in enumerate(group.indices) if place not in without]
+        wrong.update({group.indices[number]: f"key: {reason}" for number, reason in parsed.rejected})
+        without = {number for number, _ in parsed.rejected}
+        places = [index for number, index in enumerate(group.indices) if number not in without]
         columns = []
         for name, kind in kinds.items():
             chunks = [batch.column(name) for batch in parsed.batches]
             wire = pa.concat_arrays(chunks) if chunks else pa.nulls(0, kind.wire)
             column, bad = convert_exact(kind, wire)
-            wrong.update({places[place]: f"key: {conversion_error(name, kind, wire[place])}" for place in bad})
+            wrong.update({places[number]: f"key: {conversion_error(name, kind, wire[number])}" for number in bad})
             columns.append(column)
         return places, columns
 
@@ -321,8 +324,8 @@ class KeyDecoder:
 
     def _kind(self, name: str, said: dict[str, Any] | None) -> FieldType:
         column, settings = self._types[name], self._settings.of_column(name)
-        made = fit_column(field_type(said), column, settings) if said is not None else None
-        return made or field_type_of_column(column, settings)
+        fitted = fit_column(field_type(said), column, settings) if said is not None else None
+        return fitted or field_type_of_column(column, settings)
 
 
 def key_as_json(columns: Sequence[pa.Array], row: int) -> str:

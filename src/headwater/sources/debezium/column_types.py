@@ -27,7 +27,7 @@ ExactParser = Callable[[Any], Any]
 MILLI, MICRO, NANO = 10**3, 10**6, 10**9
 _UNITS = {"millis": MILLI, "micros": MICRO, "nanos": NANO}
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")  # how Connect writes them: as texts
-_SHOWN = 40
+_MAX_PREVIEW = 40
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def text(column: pa.DataType | None = None, convert: to.Convert | None = None) -
 
 def _exact_text(value: Any) -> str:
     if not isinstance(value, str) or is_number(value):
-        raise Misfit(f"expected a text, found {json_text(value)[:_SHOWN]}")
-    made: str = rule_of(pa.string())(value)
-    return made
+        raise Misfit(f"expected a text, found {json_text(value)[:_MAX_PREVIEW]}")
+    text: str = rule_of(pa.string())(value)
+    return text
 
 
 def floating(column: pa.DataType) -> FieldType:
@@ -128,8 +128,8 @@ def floating(column: pa.DataType) -> FieldType:
     def exact(value: Any) -> float:
         if isinstance(value, str) and not is_number(value) and value in _CONSTANTS:
             return float(value)
-        made: float = rule(value)
-        return made
+        number: float = rule(value)
+        return number
 
     return FieldType(pa.float64(), column, exact, to.floats if pa.types.is_float32(column) else None)
 
@@ -158,7 +158,7 @@ def array_of(element: FieldType) -> FieldType:
 
     def exact(value: Any) -> list[Any]:
         if not isinstance(value, list) or type(value) is not list:
-            raise Misfit(f"expected an array, found {json_text(value)[:_SHOWN]}")
+            raise Misfit(f"expected an array, found {json_text(value)[:_MAX_PREVIEW]}")
         return [None if item is None else element.exact(item) for item in value]
 
     def convert(array: pa.Array) -> pa.Array:
@@ -182,8 +182,8 @@ def map_of(item: FieldType) -> FieldType:
         maps = array.to_pylist()
         items = item.converted(pa.array([value for one in maps for _, value in one or ()], item.wire)).to_pylist()
         left = iter(items)
-        made = [None if one is None else [(name, next(left)) for name, _ in one] for one in maps]
-        return pa.array(made, column)
+        converted = [None if one is None else [(name, next(left)) for name, _ in one] for one in maps]
+        return pa.array(converted, column)
 
     return FieldType(wire, column, exact, convert if item.convert else None)
 
@@ -199,8 +199,8 @@ def struct_of(fields: Mapping[str, FieldType]) -> FieldType:
         return {name: placed(name, kind.exact, values.get(name)) for name, kind in fields.items()}
 
     def convert(array: pa.Array) -> pa.Array:
-        made = [kind.converted(values) for kind, values in zip(fields.values(), array.flatten(), strict=True)]
-        return pa.StructArray.from_arrays(made, fields=list(column), mask=array.is_null())
+        columns = [kind.converted(values) for kind, values in zip(fields.values(), array.flatten(), strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(column), mask=array.is_null())
 
     return FieldType(wire, column, exact, convert if any(kind.convert for kind in fields.values()) else None)
 
@@ -208,7 +208,7 @@ def struct_of(fields: Mapping[str, FieldType]) -> FieldType:
 def _fields(value: Any, wanted: Container[str] | None = None) -> dict[str, Any]:
     """Of an object; each that is wanted stands there once."""
     if not isinstance(value, list) or type(value) is list:
-        raise Misfit(f"expected an object, found {json_text(value)[:_SHOWN]}")
+        raise Misfit(f"expected an object, found {json_text(value)[:_MAX_PREVIEW]}")
     pairs = [pair for pair in value if wanted is None or pair[0] in wanted]
     by_name = dict(pairs)
     if len(by_name) != len(pairs):
@@ -235,9 +235,9 @@ Schema = Mapping[str, Any]  # as JSON
 def field_type(schema: Schema) -> FieldType:
     """By what an event's schema says of a column. One that makes no sense leaves the value as its JSON text."""
     kind, name = schema.get("type"), str(schema.get("name") or "").rpartition(".")[2]
-    made = _NAMED.get((kind, name)) or _PLAIN.get(kind)
+    factory = _NAMED.get((kind, name)) or _PLAIN.get(kind)
     try:
-        return made(schema) if made is not None else _as_json()
+        return factory(schema) if factory is not None else _as_json()
     except (KeyError, TypeError, ValueError, AttributeError):
         return _as_json()
 
@@ -309,4 +309,4 @@ def convert_exact(kind: FieldType, array: pa.Array) -> tuple[pa.Array, list[int]
 def conversion_error(name: str, kind: FieldType, value: pa.Scalar) -> str:
     """The reason, with the column and the value as it was written."""
     text = str(value.as_py())
-    return f"{name}: {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'} cannot be kept as {ddl_of(kind.column)}"
+    return f"{name}: {text if len(text) <= _MAX_PREVIEW else f'{text[:_MAX_PREVIEW]}…'} cannot be kept as {ddl_of(kind.column)}"

@@ -53,11 +53,11 @@ def zoned_moments(array: pa.Array) -> pa.Array:
 
 def _moments(array: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
-        made = array.cast(kind)
+        moments = array.cast(kind)
     except pa.ArrowInvalid:
         # Nanoseconds that are none: more than six digits, the rest of them zeros.
-        made = pc.replace_substring_regex(array, r"(\.\d{6})0+", r"\1").cast(kind)
-    return _between(made.view(pa.int64()), MICROSECONDS).view(kind)
+        moments = pc.replace_substring_regex(array, r"(\.\d{6})0+", r"\1").cast(kind)
+    return _between(moments.view(pa.int64()), MICROSECONDS).view(kind)
 
 
 def times(per_second: int) -> Convert:
@@ -75,8 +75,8 @@ def times(per_second: int) -> Convert:
 
 
 def _clock(number: int, per_second: int, digits: int) -> str:
-    whole, fraction = divmod(abs(number), per_second)
-    minutes, seconds = divmod(whole, 60)
+    in_seconds, fraction = divmod(abs(number), per_second)
+    minutes, seconds = divmod(in_seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{'-' if number < 0 else ''}{hours:02}:{minutes:02}:{seconds:02}.{fraction:0{digits}}"
 
@@ -87,8 +87,8 @@ def iso_times(array: pa.Array) -> pa.Array:
 
 def from_base64(array: pa.Array) -> pa.Array:
     decode = binascii.a2b_base64
-    made = [None if text is None else decode(text, strict_mode=True) for text in array.to_pylist()]
-    return pa.array(made, pa.binary())
+    decoded = [None if text is None else decode(text, strict_mode=True) for text in array.to_pylist()]
+    return pa.array(decoded, pa.binary())
 
 
 def from_base64url(array: pa.Array) -> pa.Array:
@@ -101,10 +101,10 @@ def from_hex(array: pa.Array) -> pa.Array:
 
 def floats(array: pa.Array) -> pa.Array:
     """The nearest single; one beyond them all cannot be kept."""
-    made = array.cast(pa.float32(), safe=False)
-    if pc.any(pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(array)))).as_py():
+    singles = array.cast(pa.float32(), safe=False)
+    if pc.any(pc.and_(pc.is_inf(singles), pc.invert(pc.is_inf(array)))).as_py():
         raise pa.ArrowInvalid("beyond float")
-    return made
+    return singles
 
 
 def _micros(array: pa.Array, per_second: int) -> pa.Array:
@@ -147,8 +147,8 @@ def decimals(precision: int, scale: int) -> Convert:
     def convert(array: pa.Array) -> pa.Array:
         words = _words(array)
         if words is None:
-            made = [None if text is None else _decimal(text, kind) for text in array.to_pylist()]
-            return pa.array(made, kind)
+            decimals = [None if text is None else _decimal(text, kind) for text in array.to_pylist()]
+            return pa.array(decimals, kind)
         return _within(pa.Array.from_buffers(kind, len(array), [_validity(array), pa.py_buffer(words)]))
 
     return convert
@@ -170,11 +170,11 @@ def texts_to_decimals(precision: int, scale: int) -> Convert:
     def convert(array: pa.Array) -> pa.Array:
         # Arrow's own way is wrong about some exponents.
         if pc.any(pc.match_substring_regex(array, "[eE=]")).as_py():
-            made = [
+            decimals = [
                 None if text is None else _decimal(NUMBER + text.removeprefix(NUMBER), kind)
                 for text in array.to_pylist()
             ]
-            return pa.array(made, kind)
+            return pa.array(decimals, kind)
         return _within(array.cast(kind))
 
     return convert
@@ -262,9 +262,9 @@ def _fill(words: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], texts: npt.
         count = octets.shape[1] - pad
         if count > _WORD or octets[:, count:].any():
             return False
-        made = np.where(octets[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(_WORD, axis=1)  # noqa: PLR2004 - the sign
-        made[:, _WORD - count :] = octets[:, :count]
-        words[rows[some]] = made[:, ::-1]
+        extended = np.where(octets[:, :1] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(_WORD, axis=1)  # noqa: PLR2004 - the sign
+        extended[:, _WORD - count :] = octets[:, :count]
+        words[rows[some]] = extended[:, ::-1]
     return True
 
 

@@ -145,8 +145,8 @@ class ShapeDecoder:
             "before": {name: kind for name, kind in self._layout.kinds.items() if name in old},
             "after": self._layout.kinds,
         }
-        made = {name: struct_of(kinds) for name, kinds in rows.items() if kinds}
-        return {**made, "source": _SOURCE, "transaction": _TRANSACTION, "op": same(pa.string())}
+        structs = {name: struct_of(kinds) for name, kinds in rows.items() if kinds}
+        return {**structs, "source": _SOURCE, "transaction": _TRANSACTION, "op": same(pa.string())}
 
     @property
     def strict_only(self) -> bool:
@@ -167,22 +167,22 @@ class ShapeDecoder:
         parsed = self._values.parse(group.payloads)
         batches = parsed.batches or [pa.RecordBatch.from_pylist([], self._values.schema)]
         events = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
-        for place, reason in parsed.rejected:
-            _reject(group, place, reason, reject)
-        places = np.delete(np.arange(len(group.indices)), [place for place, _ in parsed.rejected])
+        for number, reason in parsed.rejected:
+            _reject(group, number, reason, reject)
+        places = np.delete(np.arange(len(group.indices)), [number for number, _ in parsed.rejected])
         indices = np.array(group.indices, np.int64)
         changes = pc.is_in(events.column("op"), value_set=_OPS)
         if changes.false_count:
             is_change = changes.to_numpy(zero_copy_only=False)
-            for place in places[~is_change].tolist():
-                _reject(group, place, "", reject)
+            for number in places[~is_change].tolist():
+                _reject(group, number, "", reject)
             events, places = events.filter(changes), places[is_change]
         return events, indices[places]
 
 
-def _reject(group: Group, place: int, reason: str, reject: Reject) -> None:
+def _reject(group: Group, number: int, reason: str, reject: Reject) -> None:
     try:
-        reject(group.indices[place], rejection_reason(group.payloads[place], reason))
+        reject(group.indices[number], rejection_reason(group.payloads[number], reason))
     except NoEvent:
         return
 
@@ -231,7 +231,7 @@ class SchemalessDecoder:
         if not refused:
             return [first]
         places = np.searchsorted(group.indices, sorted(refused)).tolist()
-        rest = Group(sorted(refused), [group.payloads[place] for place in places])
+        rest = Group(sorted(refused), [group.payloads[number] for number in places])
         return [first, self._plain.rows(rest, messages, reject)]
 
     def _sample(self, payloads: Sequence[bytes]) -> None:
@@ -255,8 +255,8 @@ def _json(element: pa.DataType) -> FieldType:
     kind = array_of(_ELEMENTS[element])
 
     def convert(array: pa.Array) -> pa.Array:
-        made = [None if one is None else _written(one) for one in array.to_pylist()]
-        return pa.array(made, pa.string())
+        texts = [None if one is None else _written(one) for one in array.to_pylist()]
+        return pa.array(texts, pa.string())
 
     return FieldType(kind.wire, pa.string(), kind.exact, convert)
 

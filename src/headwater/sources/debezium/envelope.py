@@ -135,8 +135,8 @@ class Envelopes:
         if not isinstance(schema, dict | None):
             return None
         known = next((one for one in (self._bare, *self._known.values()) if one.schema == schema), None)
-        made = self._known[prefix] = known or Shape(schema)
-        return made
+        shape = self._known[prefix] = known or Shape(schema)
+        return shape
 
     def _in_other_order(self, value: bytes) -> tuple[bytes, Shape, bytes]:
         try:
@@ -224,30 +224,30 @@ class Layout:
 
 def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, declared: bool) -> Layout:
     """By what the messages say of themselves, or else by the columns' types and the settings."""
-    made = Layout()
+    layout = Layout()
     if shape.schema is None:
-        made.kinds = {
+        layout.kinds = {
             column.name: field_type_of_column(column.type, settings.of_column(column.name)) for column in columns
         }
-        made.columns = {name: name for name in made.kinds}
-        return made
+        layout.columns = {name: name for name in layout.kinds}
+        return layout
     types = dict(zip(columns.names, columns.types, strict=True))
     for name, schema in shape.struct("after").items():
         kind = field_type(schema)
         for column in (name, typed_name(name, kind.column)):
             type_ = types.get(column)
-            given = settings.of_column(column) if declared else None
-            fitted = fit_column(kind, type_, given) if type_ is not None else None
+            override = settings.of_column(column) if declared else None
+            fitted = fit_column(kind, type_, override) if type_ is not None else None
             if fitted is not None:
-                made.kinds[name], made.columns[column] = fitted, name
+                layout.kinds[name], layout.columns[column] = fitted, name
                 break
         else:
             # With declared columns other fields are ignored; a field that inference has not seen is never dropped (G8).
             if name in types or not declared:
-                made.kinds[name] = kind
+                layout.kinds[name] = kind
                 there = f"the column is {ddl_of(types[name])}" if name in types else "there is no such column"
-                made.unplaced[name] = f"{name}: the event has {ddl_of(kind.column)}, {there}"
-    return made
+                layout.unplaced[name] = f"{name}: the event has {ddl_of(kind.column)}, {there}"
+    return layout
 
 
 def typed_name(name: str, kind: pa.DataType) -> str:
@@ -297,9 +297,9 @@ class UnchangedPlaceholder:
         else:
             numbers = elements.fill_null(-1).to_numpy(zero_copy_only=False).reshape(-1, length)
             same = numbers == np.array(self.numbers)
-        made = np.zeros(len(array), np.bool_)
-        made[rows] = same.all(axis=1)
-        return pa.array(made)
+        matches = np.zeros(len(array), np.bool_)
+        matches[rows] = same.all(axis=1)
+        return pa.array(matches)
 
 
 def _named_by(data: bytes) -> uuid.UUID:

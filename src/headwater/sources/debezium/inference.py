@@ -81,23 +81,23 @@ class ColumnInference:
         self._threads.shutdown()
         return self._rows.tables
 
-    def columns(self, known: Columns, taken: set[str]) -> Columns:
+    def columns(self, known: Columns, reserved: set[str]) -> Columns:
         """The known columns, wider where the events need it, and new ones behind them. Raises SchemaRefused, InputError."""
         self.seen()
         if self._declared is not None:
             return {}
-        made = dict(known)
+        columns = dict(known)
         for shape in self._shapes:
             for name, schema in shape.struct("after").items():
-                self._add(made, name, field_type(schema).column)
-        made = dict(with_new(made, self._rows.kinds))
-        if not made and self._strange:
+                self._add(columns, name, field_type(schema).column)
+        columns = dict(with_new(columns, self._rows.kinds))
+        if not columns and self._strange:
             raise InputError(
                 f"{self._stream}: no Debezium event in the window: {self._strange}",
                 hint="leave the topic out, or read it with format: json",
             )
-        check_names(self._stream, made, {*taken, *CHANGE_COLUMNS})
-        return made
+        check_names(self._stream, columns, {*reserved, *CHANGE_COLUMNS})
+        return columns
 
     def key(self, known: Sequence[str], columns: Columns) -> tuple[str, ...]:
         """The settings' key, or that of the messages. Raises SchemaRefused where it is no longer the one that it was."""
@@ -199,14 +199,14 @@ class Rows:
     @classmethod
     def seen(cls, payloads: Sequence[bytes]) -> Rows:
         """In events: rows after the changes, and before."""
-        made = cls()
+        rows = cls()
         for part in bisect(payloads, _guessed, smallest=STRICT_ROWS):
             if part.result is not None:
-                made.add(part.result)
+                rows.add(part.result)
             else:
                 for payload in part.items:
-                    made._observe(payload)
-        return made
+                    rows._observe(payload)
+        return rows
 
     def add(self, other: Rows) -> None:
         merge_kinds(self.kinds, other.kinds)
@@ -283,5 +283,5 @@ class StructParser:
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         fields = list(self._kind.wire)
-        columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(fields)]
+        columns = [pa.array([row[number] for row in rows], field.type) for number, field in enumerate(fields)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

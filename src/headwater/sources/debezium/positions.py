@@ -40,7 +40,7 @@ _FILE = re.compile(r"\.(\d{1,7})$")
 _UNIT = np.uint64(position(1, 0))
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)
 _MOST = np.int64(1 << 62)  # of a place in a log: it is doubled
-_PLACE_BITS = 40
+_OFFSET_BITS = 40
 
 Numbers = npt.NDArray[np.int64]
 Source = Mapping[str, pa.Array]
@@ -64,7 +64,7 @@ def known_connectors() -> tuple[str, ...]:
 
 def _postgres(source: Source) -> tuple[Numbers, Numbers]:
     lsns = pc.extract_regex(source["sequence"], _SEQUENCE)
-    commit, lsn = (_whole(pc.struct_field(lsns, name)) for name in ("commit", "lsn"))
+    commit, lsn = (_integers(pc.struct_field(lsns, name)) for name in ("commit", "lsn"))
     older = source["sequence"].is_null().to_numpy(zero_copy_only=False)  # connectors that say no sequence
     alone = np.where(older, _filled(source["lsn"], -1), lsn)
     return np.where(commit >= 0, commit, alone), _filled(source["lsn"], 0)
@@ -76,11 +76,11 @@ def _mysql(source: Source) -> tuple[Numbers, Numbers]:
         int(number[1]) if text and (number := _FILE.search(text)) else -1 for text in files.dictionary.to_pylist()
     ]
     file = np.array([*numbers, -1], np.int64)[_filled(files.indices, len(numbers))]
-    place = _filled(source["pos"], -1)
-    bad = (file < 0) | (place < 0) | (place >= 1 << _PLACE_BITS)
+    offset = _filled(source["pos"], -1)
+    bad = (file < 0) | (offset < 0) | (offset >= 1 << _OFFSET_BITS)
     # All changes of a compressed transaction stand at one place, and rows are counted anew for each of its statements.
     number = pc.coalesce(source["total_order"], source["row"])
-    return np.where(bad, -1, file << _PLACE_BITS | place), _filled(number, 0)
+    return np.where(bad, -1, file << _OFFSET_BITS | offset), _filled(number, 0)
 
 
 _CONNECTORS: Mapping[str, Callable[[Source], tuple[Numbers, Numbers]]] = {
@@ -90,7 +90,7 @@ _CONNECTORS: Mapping[str, Callable[[Source], tuple[Numbers, Numbers]]] = {
 }
 
 
-def _whole(digits: pa.Array) -> Numbers:
+def _integers(digits: pa.Array) -> Numbers:
     """Texts of digits as numbers; -1 for NULL, and for a number beyond 63 bits."""
     present = pc.if_else(pc.equal(digits, ""), None, digits)
     try:

@@ -65,9 +65,9 @@ def ddl_of(columns: Columns) -> str:
     return ", ".join(f"{quoted(name)} {kind}" for name, (_, kind) in ordered)
 
 
-def check_names(where: str, columns: Iterable[str], taken: Iterable[str]) -> None:
+def check_names(where: str, columns: Iterable[str], reserved: Iterable[str]) -> None:
     """Raise InputError where names cannot be columns beside each other."""
-    names = [*columns, *taken]
+    names = [*columns, *reserved]
     folded = [name.lower() for name in names]
     twice = [name for name in names if folded.count(name.lower()) > 1]
     if twice or "" in names:
@@ -84,10 +84,10 @@ def _kind(value: Any) -> str:
         return "string" if isinstance(value, str) else "json"
     digits = value.lstrip("-")
     if digits.isdigit():
-        whole = int(value) if len(digits) <= len(str(_BIGINT_END)) else _BIGINT_END
-        if not -_BIGINT_END <= whole < _BIGINT_END:
+        number = int(value) if len(digits) <= len(str(_BIGINT_END)) else _BIGINT_END
+        if not -_BIGINT_END <= number < _BIGINT_END:
             return "json"
-        return whole_kind(whole, whole)
+        return integer_kind(number, number)
     return "double" if Decimal(repr(float(value))) == Decimal(value) else "json"
 
 
@@ -147,11 +147,11 @@ def _guess(column: pa.Array | pa.ChunkedArray) -> set[str]:
         return {_UNKNOWN if pc.max(pc.abs(column)).as_py() >= EXACT_IN_DOUBLE else "double"}
     if pa.types.is_integer(kind):
         edges = pc.min_max(column).as_py()
-        return {whole_kind(edges["min"], edges["max"])}
+        return {integer_kind(edges["min"], edges["max"])}
     return {"json"} if pa.types.is_nested(kind) else {"string"}  # texts that look like moments are texts
 
 
-def whole_kind(least: int, most: int) -> str:
+def integer_kind(least: int, most: int) -> str:
     """Of whole numbers between these."""
     return "bigint" if max(-least, most) <= EXACT_IN_DOUBLE else "long bigint"
 

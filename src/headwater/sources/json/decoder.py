@@ -144,10 +144,10 @@ class ArrowJson:
         if field.name not in self._converted:
             return column
         # Arrow's own casts of text insist on a zone where the type has one, and on none where it has none.
-        made = column.cast(field.type, safe=not pa.types.is_float32(field.type))
-        if pa.types.is_float32(field.type) and pc.any(pc.is_inf(made)).as_py():
+        converted = column.cast(field.type, safe=not pa.types.is_float32(field.type))
+        if pa.types.is_float32(field.type) and pc.any(pc.is_inf(converted)).as_py():
             return None
-        return made
+        return converted
 
 
 def read_objects(joined: bytes, count: int, options: pj.ParseOptions | None = None) -> pa.Table | None:

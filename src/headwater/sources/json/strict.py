@@ -36,7 +36,7 @@ _NEEDLESS_ZEROS = re.compile(r"(\.\d{6})0+(?!\d)")
 _MOST_DIGITS = 400  # beyond this no type has room, and writing out the number would take all memory
 _EXACT = Context(prec=2 * _MOST_DIGITS)  # Python's own rounds to 28 digits
 _FLOAT32_MAX = 3.4028235677973366e38  # what rounds to infinity in `float`
-_SHOWN = 40
+_MAX_PREVIEW = 40
 _BOOLEANS = {"true": True, "false": False}
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")  # numbers that texts have, and JSON has not
 
@@ -72,8 +72,8 @@ class StrictJson:
     def row(self, value: bytes) -> tuple[Any, ...]:
         """The values of the columns, ready for `table`. Raises Misfit."""
         parsed = document(value)
-        made: tuple[Any, ...] = self._fields(parsed)
-        return made
+        row: tuple[Any, ...] = self._fields(parsed)
+        return row
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         """The rows as Arrow."""
@@ -254,8 +254,8 @@ def _text(value: Any) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise Misfit("a text holds half of a surrogate pair") from None
-    made: str = value
-    return made
+    text: str = value
+    return text
 
 
 def _binary(value: Any) -> bytes:
@@ -277,10 +277,10 @@ def _moment(kind: pa.DataType) -> Convert:
         if not isinstance(value, str) or isinstance(value, _Number):
             raise _unexpected(wanted, value)
         try:
-            made = pa.array([_NEEDLESS_ZEROS.sub(r"\1", value)], pa.string()).cast(kind)
+            moments = pa.array([_NEEDLESS_ZEROS.sub(r"\1", value)], pa.string()).cast(kind)
         except (pa.ArrowInvalid, UnicodeEncodeError):
             raise _unexpected(wanted, value) from None
-        number: int = made.cast(storage)[0].as_py()
+        number: int = moments.cast(storage)[0].as_py()
         return number
 
     return convert
@@ -371,4 +371,4 @@ def _kind(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_PREVIEW else f"{text[:_MAX_PREVIEW]}…"

@@ -36,7 +36,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers without topic ids answer
 _INTERNAL = "__"
 _AGAIN_SECONDS = 0.05
 _CAUSE_SECONDS = 0.1
-_Asked = Mapping[TopicPartition, Future[Any]]
+_OffsetFutures = Mapping[TopicPartition, Future[Any]]
 _WITHOUT_LEADER = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -93,8 +93,8 @@ class Broker:
     def names(self) -> list[str]:
         """Every topic that we may see, without Kafka's own."""
         with self._asking("list topics"):
-            found = self._admin.list_topics(timeout=self._timeout).topics
-        return sorted(name for name in found if not name.startswith(_INTERNAL))
+            topics = self._admin.list_topics(timeout=self._timeout).topics
+        return sorted(name for name in topics if not name.startswith(_INTERNAL))
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist, with where their logs begin and end."""
@@ -116,20 +116,20 @@ class Broker:
 
     def ends_with_open_transactions(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Where the logs really end, whatever of it may be read now."""
-        asked = list(partitions)
-        return self._patiently(lambda: (self._ask_offsets(asked, OffsetSpec.latest()),))[0]
+        logs = list(partitions)
+        return self._patiently(lambda: (self._ask_offsets(logs, OffsetSpec.latest()),))[0]
 
     def offsets_since(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int]:
         """The first offsets whose timestamps are not before the moment; -1: no such message."""
-        asked = list(partitions)
-        return self._patiently(lambda: (self._ask_offsets(asked, OffsetSpec.for_timestamp(milliseconds)),))[0]
+        logs = list(partitions)
+        return self._patiently(lambda: (self._ask_offsets(logs, OffsetSpec.for_timestamp(milliseconds)),))[0]
 
-    def _patiently(self, ask: Callable[[], tuple[_Asked, ...]]) -> list[dict[Partition, int]]:
+    def _patiently(self, ask: Callable[[], tuple[_OffsetFutures, ...]]) -> list[dict[Partition, int]]:
         """Ask again while partitions find a new leader: after a topic was made, while a broker restarts."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return [self._offsets(asked) for asked in ask()]
+                return [self._offsets(futures) for futures in ask()]
             except _NoLeader as waiting:
                 if time.monotonic() > deadline:
                     raise self._unreachable(waiting.what, waiting.error) from waiting.error
@@ -138,7 +138,7 @@ class Broker:
     def _describe(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:
         with self._asking("describe topics"):
             futures = self._admin.describe_topics(TopicCollection(names), request_timeout=self._timeout)
-        found = {}
+        described = {}
         for name, future in futures.items():
             try:
                 topic = future.result()
@@ -148,33 +148,35 @@ class Broker:
                 raise self._unreachable(f"describe {name}", error) from error
             identity = str(topic.topic_id)
             numbers = sorted(partition.id for partition in topic.partitions)
-            found[name] = ("" if identity == _NO_ID else identity, numbers)
-        return found
+            described[name] = ("" if identity == _NO_ID else identity, numbers)
+        return described
 
     def _ask_offsets(
         self,
         partitions: list[Partition],
         which: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> _Asked:
+    ) -> _OffsetFutures:
         if not partitions:
             return {}
-        asked = {TopicPartition(topic, number): which for topic, number in partitions}
+        specs = {TopicPartition(topic, number): which for topic, number in partitions}
         with self._asking("list offsets"):
-            futures: _Asked = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout)
+            futures: _OffsetFutures = self._admin.list_offsets(
+                specs, isolation_level=isolation, request_timeout=self._timeout
+            )
         return futures
 
-    def _offsets(self, asked: _Asked) -> dict[Partition, int]:
-        found = {}
-        for place, future in asked.items():
+    def _offsets(self, futures: _OffsetFutures) -> dict[Partition, int]:
+        offsets = {}
+        for partition, future in futures.items():
             try:
-                found[place.topic, place.partition] = future.result().offset
+                offsets[partition.topic, partition.partition] = future.result().offset
             except KafkaException as error:
-                what = f"offsets of {place.topic} {place.partition}"
+                what = f"offsets of {partition.topic} {partition.partition}"
                 if error.args[0].code() in _WITHOUT_LEADER:
                     raise _NoLeader(what, error) from error
                 raise self._unreachable(what, error) from error
-        return found
+        return offsets
 
     def _remember(self, error: KafkaError) -> None:
         """The cause of a time-out comes on a side way: `connection refused`, `authentication failed`."""
@@ -211,12 +213,12 @@ def commit(options: ClientOptions, group: str, mark: OffsetsMark, timeout_second
     ]
     if not offsets:
         return
-    given = options.reveal() | {
+    client_options = options.reveal() | {
         "group.id": group,
         "enable.auto.commit": False,
         "socket.timeout.ms": round(timeout_seconds * 1000),
     }
-    consumer = Consumer(given)
+    consumer = Consumer(client_options)
     try:
         answers = consumer.commit(offsets=offsets, asynchronous=False)
         errors = [answer.error for answer in answers or () if answer.error is not None]
@@ -293,16 +295,16 @@ def messages(reading: Reading, wanted: OffsetRange) -> Iterator[list[Message]]:
                 batch = consumer.consume(min(_AT_ONCE, wanted.end - following), _POLL_SECONDS)
             except KafkaException as error:
                 raise _failure(reading, wanted, error.args[0]) from error
-            found, reached = _sorted_out(reading, wanted, batch)
-            if found:
-                following = (found[-1].offset() or 0) + 1
-                waiting += found  # taken in small lists, handed on in large ones: parsing likes many at once
-            if waiting and (reached or len(waiting) >= _TOGETHER or not found):
+            fresh, reached = _in_range(reading, wanted, batch)
+            if fresh:
+                following = (fresh[-1].offset() or 0) + 1
+                waiting += fresh  # taken in small lists, handed on in large ones: parsing likes many at once
+            if waiting and (reached or len(waiting) >= _TOGETHER or not fresh):
                 yield waiting
                 waiting = []
             if reached:
                 return
-            if found:
+            if fresh:
                 heard = time.monotonic()
             elif time.monotonic() - heard > reading.timeout_seconds:
                 raise unreachable(
@@ -312,11 +314,11 @@ def messages(reading: Reading, wanted: OffsetRange) -> Iterator[list[Message]]:
                 )
 
 
-def _sorted_out(reading: Reading, wanted: OffsetRange, batch: list[Message]) -> tuple[list[Message], bool]:
+def _in_range(reading: Reading, wanted: OffsetRange, batch: list[Message]) -> tuple[list[Message], bool]:
     """The messages within the range, and whether its end has been reached."""
-    found = [message for message in batch if message.error() is None]
+    messages_in_range = [message for message in batch if message.error() is None]
     reached = False
-    if len(found) != len(batch):
+    if len(messages_in_range) != len(batch):
         for message in batch:
             error = message.error()
             if error is None:
@@ -324,10 +326,10 @@ def _sorted_out(reading: Reading, wanted: OffsetRange, batch: list[Message]) -> 
             if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - as confluent-kafka spells it
                 raise _failure(reading, wanted, error)
             reached = reached or (message.offset() or 0) >= wanted.end
-    if found and (found[-1].offset() or 0) >= wanted.end - 1:
-        found = [message for message in found if (message.offset() or 0) < wanted.end]
+    if messages_in_range and (messages_in_range[-1].offset() or 0) >= wanted.end - 1:
+        messages_in_range = [message for message in messages_in_range if (message.offset() or 0) < wanted.end]
         reached = True
-    return found, reached
+    return messages_in_range, reached
 
 
 def _failure(reading: Reading, wanted: OffsetRange, error: KafkaError) -> Exception:

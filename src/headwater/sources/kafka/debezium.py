@@ -60,20 +60,20 @@ class EventMessages:
         self._rows = EventDecoder(decoding.reading)
         self._text_key = decoding.key_as == "text" and any(name == "key" for name, _ in decoding.metadata)
 
-    def batch(self, found: Sequence[Message], on_reject: OnReject) -> pa.RecordBatch | None:
+    def batch(self, messages: Sequence[Message], on_reject: OnReject) -> pa.RecordBatch | None:
         """The rows of the messages that are changes; those that should be and are not are handed to `on_reject`."""
         stream = self._decoding.stream
-        found = with_readable_keys(stream, found, on_reject) if self._text_key else found
-        made = self._rows.decode(
-            Messages([one.value() for one in found], lambda n: found[n].key(), lambda n: _old_key(found[n]))
+        messages = with_readable_keys(stream, messages, on_reject) if self._text_key else messages
+        decoded = self._rows.decode(
+            Messages([one.value() for one in messages], lambda n: messages[n].key(), lambda n: _old_key(messages[n]))
         )
-        for index, reason in made.rejected:
-            on_reject(message_reject(stream, found[index], reason))
-        if not made.rows.num_rows:
+        for index, reason in decoded.rejected:
+            on_reject(message_reject(stream, messages[index], reason))
+        if not decoded.rows.num_rows:
             return None
-        whole = len(made.message_indices) == len(found)
-        rows = found if whole else [found[index] for index in np.asarray(made.message_indices).tolist()]
-        columns = [*made.rows.columns, *metadata_columns(self._decoding.metadata, rows)]
+        complete = len(decoded.message_indices) == len(messages)
+        rows = messages if complete else [messages[index] for index in np.asarray(decoded.message_indices).tolist()]
+        columns = [*decoded.rows.columns, *metadata_columns(self._decoding.metadata, rows)]
         typed = [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(typed, schema=self._schema)
 

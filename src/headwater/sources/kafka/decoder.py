@@ -215,11 +215,11 @@ def _timestamps(messages: Sequence[Message]) -> pa.Array:
 
 
 def _headers(messages: Sequence[Message]) -> pa.Array:
-    made = [
+    headers = [
         [{"name": name, "value": value} for name, value in message.headers() or ()]  # a name may stand twice
         for message in messages
     ]
-    return pa.array(made, _HEADERS)
+    return pa.array(headers, _HEADERS)
 
 
 _COLUMNS: dict[str, Callable[[Sequence[Message]], pa.Array]] = {
@@ -233,17 +233,17 @@ _COLUMNS: dict[str, Callable[[Sequence[Message]], pa.Array]] = {
 
 
 def columns_after(
-    known: Mapping[str, Columns], ranges: Iterable[OffsetRange], reading: Reading, taken: set[str]
+    known: Mapping[str, Columns], ranges: Iterable[OffsetRange], reading: Reading, reserved: set[str]
 ) -> dict[str, Columns]:
     """The columns of every topic, with what the messages of the ranges bring."""
-    made = dict(known)
+    columns = dict(known)
     for topic, group in groupby(ranges, key=lambda each: each.topic):
         kinds: Kinds = {}
         for wanted in group:
             for batch in messages(reading, wanted):
                 infer_values((message.value() for message in batch), kinds)
-        made[topic] = with_new(known.get(topic, {}), kinds)
-        if not made[topic]:
+        columns[topic] = with_new(known.get(topic, {}), kinds)
+        if not columns[topic]:
             raise InputError(f"{topic}: no message of the window is a JSON object with a field", hint="write schema: …")
-        check_names(topic, made[topic], taken)
-    return made
+        check_names(topic, columns[topic], reserved)
+    return columns

@@ -40,20 +40,20 @@ class Gap:
 
 def gaps(mark: OffsetsMark, topics: Topics) -> list[Gap]:
     """Every place where the mark and the logs do not fit together (G9)."""
-    found: list[Gap] = []
+    mismatches: list[Gap] = []
     for name, offsets in sorted(mark.topics.items()):
         topic = topics.get(name)
         if topic is None:
-            found.append(Gap(name, None, f"{name}: the topic is gone, read up to {_shown(offsets)}", None))
+            mismatches.append(Gap(name, None, f"{name}: the topic is gone, read up to {_offsets_text(offsets)}", None))
         elif was_recreated(mark, name, topic):
             why = (
                 f"{name}: the topic was deleted and created again (id {mark.ids.get(name) or 'unknown'} is now "
-                f"{topic.id or 'unknown'}); the mark stands at {_shown(offsets)} of the old one"
+                f"{topic.id or 'unknown'}); the mark stands at {_offsets_text(offsets)} of the old one"
             )
-            found.append(Gap(name, None, why, 0))
+            mismatches.append(Gap(name, None, why, 0))
         else:
-            found.extend(_gaps_of(name, offsets, topic))
-    return found
+            mismatches.extend(_gaps_of(name, offsets, topic))
+    return mismatches
 
 
 def was_recreated(mark: OffsetsMark, name: str, topic: Topic) -> bool:
@@ -63,7 +63,7 @@ def was_recreated(mark: OffsetsMark, name: str, topic: Topic) -> bool:
 
 
 def _gaps_of(name: str, offsets: Mapping[int, int], topic: Topic) -> list[Gap]:
-    found = []
+    mismatches = []
     for number, log in sorted(topic.partitions.items()):
         at = offsets.get(number, 0)  # a partition that came later is read from its first message
         if at < log.first:
@@ -71,24 +71,24 @@ def _gaps_of(name: str, offsets: Mapping[int, int], topic: Topic) -> list[Gap]:
                 f"{name} partition {number}: the mark stands at {at:,}, the log begins at {log.first:,}: "
                 f"{log.first - at:,} offsets were removed unread"
             )
-            found.append(Gap(name, number, why, log.first))
+            mismatches.append(Gap(name, number, why, log.first))
         elif at > log.end:
             why = (
                 f"{name} partition {number}: the mark stands at {at:,}, the log ends at {log.end:,}: "
                 f"{at - log.end:,} offsets that were read are no longer there"
             )
-            found.append(Gap(name, number, why, log.end))
-    return found
+            mismatches.append(Gap(name, number, why, log.end))
+    return mismatches
 
 
-def _shown(offsets: Mapping[int, int]) -> str:
+def _offsets_text(offsets: Mapping[int, int]) -> str:
     return ", ".join(f"{partition}: {offset:,}" for partition, offset in sorted(offsets.items()))
 
 
-def changed(address: str, found: list[Gap]) -> SourceChanged:
+def changed(address: str, mismatches: list[Gap]) -> SourceChanged:
     """The error that stops the pipeline, with the gap in numbers and the ways out."""
     return SourceChanged(
-        f"{address}: {'; '.join(gap.why for gap in found)} (G9)",
+        f"{address}: {'; '.join(gap.why for gap in mismatches)} (G9)",
         hint="continue behind the gap: headwater rewind NAME --skip-gap --why TEXT; "
         "or read all that is there: headwater rewind NAME --to earliest --why TEXT",
     )
@@ -112,10 +112,10 @@ def without_gaps(mark: OffsetsMark, topics: Topics) -> OffsetsMark:
 
 def mark_of(offsets: Mapping[Partition, int], topics: Topics) -> OffsetsMark:
     """A mark at these offsets, with the ids of their topics."""
-    made: dict[str, dict[int, int]] = {}
+    by_topic: dict[str, dict[int, int]] = {}
     for (name, number), offset in offsets.items():
-        made.setdefault(name, {})[number] = offset
-    return OffsetsMark(made, {name: topics[name].id for name in made if name in topics and topics[name].id})
+        by_topic.setdefault(name, {})[number] = offset
+    return OffsetsMark(by_topic, {name: topics[name].id for name in by_topic if name in topics and topics[name].id})
 
 
 def begins(mark: OffsetsMark, topics: Topics) -> dict[Partition, int]:
@@ -152,19 +152,19 @@ def ends(begin: Mapping[Partition, int], topics: Topics, max_rows: int | None) -
     available = {
         (name, number): max(topics[name].partitions[number].end - at, 0) for (name, number), at in begin.items()
     }
-    taken = available if max_rows is None else fair_shares(available, max_rows)
-    return {place: at + taken[place] for place, at in begin.items()}
+    shares = available if max_rows is None else fair_shares(available, max_rows)
+    return {partition: at + shares[partition] for partition, at in begin.items()}
 
 
 def fair_shares(available: Mapping[Partition, int], limit: int) -> dict[Partition, int]:
     """At most `limit` in all: the small take all they have, the large get equal parts of the rest."""
     shares: dict[Partition, int] = {}
-    waiting = sorted(available, key=lambda place: (available[place], place))
+    waiting = sorted(available, key=lambda partition: (available[partition], partition))
     left = limit
-    for position, place in enumerate(waiting):
+    for position, partition in enumerate(waiting):
         part = -(-left // (len(waiting) - position))  # rounded up, so that a limit below the count still moves
-        shares[place] = min(available[place], part, left)
-        left -= shares[place]
+        shares[partition] = min(available[partition], part, left)
+        left -= shares[partition]
     return shares
 
 
@@ -172,11 +172,14 @@ def since(broker: Broker, logs: Mapping[Partition, Log], moment: dt.datetime) ->
     """The first offsets not before the moment; where nothing is that young, the log's end."""
     if moment > dt.datetime.now(dt.UTC):
         raise InputError(f"{moment.isoformat()} lies in the future", hint="use a past timestamp, earliest or latest")
-    found = broker.offsets_since(logs, round(moment.timestamp() * 1000))
-    return {place: log.end if found[place] == _NO_MESSAGE else found[place] for place, log in logs.items()}
+    offsets = broker.offsets_since(logs, round(moment.timestamp() * 1000))
+    return {
+        partition: log.end if offsets[partition] == _NO_MESSAGE else offsets[partition]
+        for partition, log in logs.items()
+    }
 
 
-_PLACE = re.compile(r"(?P<topic>[\w.\-]+):(?P<partition>\d+)=(?P<offset>\d+)", re.ASCII)
+_PARTITION_OFFSET = re.compile(r"(?P<topic>[\w.\-]+):(?P<partition>\d+)=(?P<offset>\d+)", re.ASCII)
 _WAYS = 'write start, earliest, latest, 2026-03-02T08:00:00Z, orders:0=100,orders:1=150 or {"orders": {"0": 100}}'
 
 
@@ -185,9 +188,9 @@ def position(text: str, mark: OffsetsMark, broker: Broker, topics: Mapping[str, 
     text = text.strip()
     logs = {(name, number): log for name, topic in topics.items() for number, log in topic.partitions.items()}
     if text == "earliest":
-        return mark_of({place: log.first for place, log in logs.items()}, topics)
+        return mark_of({partition: log.first for partition, log in logs.items()}, topics)
     if text == "latest":
-        return mark_of({place: log.end for place, log in logs.items()}, topics)
+        return mark_of({partition: log.end for partition, log in logs.items()}, topics)
     if text == "skip-gap":
         return _skipped(mark, topics)
     named = _named(text)
@@ -211,19 +214,19 @@ def _skipped(mark: OffsetsMark, topics: Mapping[str, Topic]) -> OffsetsMark:
 def _named(text: str) -> dict[Partition, int] | None:
     if text.startswith("{"):
         try:
-            given = OffsetsMark.from_json({"topics": json.loads(text)})
+            mark = OffsetsMark.from_json({"topics": json.loads(text)})
         except (ValueError, AttributeError, TypeError) as error:
             raise BadPosition(f"no offsets by topic and partition: {error}", hint=_WAYS) from None
-        return {(name, number): at for name, offsets in given.topics.items() for number, at in offsets.items()}
+        return {(name, number): at for name, offsets in mark.topics.items() for number, at in offsets.items()}
     if "=" not in text:
         return None
-    found = {}
+    by_partition = {}
     for part in text.split(","):
-        match = _PLACE.fullmatch(part.strip())
+        match = _PARTITION_OFFSET.fullmatch(part.strip())
         if not match:
             raise BadPosition(f"{part.strip()!r} is no topic:partition=offset", hint=_WAYS)
-        found[match["topic"], int(match["partition"])] = int(match["offset"])
-    return found
+        by_partition[match["topic"], int(match["partition"])] = int(match["offset"])
+    return by_partition
 
 
 def _check(named: Mapping[Partition, int], logs: Mapping[Partition, Log]) -> None:
@@ -249,14 +252,17 @@ def measure_lag(
     """One entry per partition, by topic and number."""
     ends = {(name, number): log.end for name, topic in topics.items() for number, log in topic.partitions.items()}
     firsts = {(name, number): log.first for name, topic in topics.items() for number, log in topic.partitions.items()}
-    behind = {place: max(at, firsts[place]) for place, at in begin.items() if at < ends[place]}
+    behind = {partition: max(at, firsts[partition]) for partition, at in begin.items() if at < ends[partition]}
     ages = _ages(options, isolation, behind) if behind else {}
-    return [Lag(place[0], str(place[1]), begin[place], ends[place], ages.get(place)) for place in sorted(begin)]
+    return [
+        Lag(partition[0], str(partition[1]), begin[partition], ends[partition], ages.get(partition))
+        for partition in sorted(begin)
+    ]
 
 
 def _ages(options: ClientOptions, isolation: str, behind: Mapping[Partition, int]) -> dict[Partition, float]:
     """Seconds since the first unread message of each partition; what does not come in time is left out."""
-    given = options.reveal() | {
+    client_options = options.reveal() | {
         "group.id": "headwater-measures-lag",
         "enable.auto.commit": False,
         "isolation.level": isolation,
@@ -264,7 +270,7 @@ def _ages(options: ClientOptions, isolation: str, behind: Mapping[Partition, int
         "fetch.message.max.bytes": 1024,  # a broker sends at least one message, and we want no more
         "queued.min.messages": 1,
     }
-    consumer = Consumer(given)
+    consumer = Consumer(client_options)
     ages: dict[Partition, float] = {}
     try:
         consumer.assign([TopicPartition(topic, number, at) for (topic, number), at in behind.items()])
@@ -276,10 +282,10 @@ def _ages(options: ClientOptions, isolation: str, behind: Mapping[Partition, int
                     if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - as confluent-kafka spells it
                         return ages
                     continue
-                place, (kind, moment) = (message.topic(), message.partition()), message.timestamp()
-                if place not in ages:
-                    ages[place] = max(time.time() - moment / 1000, 0.0) if kind else 0.0
-                    consumer.incremental_unassign([TopicPartition(*place)])
+                partition, (kind, moment) = (message.topic(), message.partition()), message.timestamp()
+                if partition not in ages:
+                    ages[partition] = max(time.time() - moment / 1000, 0.0) if kind else 0.0
+                    consumer.incremental_unassign([TopicPartition(*partition)])
     finally:
         consumer.close()
     return ages

@@ -32,15 +32,15 @@ def window_rows(
 ) -> Sequence[Rows]:
     """One Rows per topic that has something in the window. The window alone says what (G5)."""
     reading = reading_of(settings, options)
-    found: list[Rows] = []
+    topic_rows: list[Rows] = []
     for topic, group in groupby(ranges(window), key=lambda each: each.topic):
         parts, known = cut(list(group), cores, settings.splits), window.end.streams.get(topic, StreamState())
         if settings.format == "debezium":
-            found += _events(settings, topic, known, reading, parts)
+            topic_rows += _events(settings, topic, known, reading, parts)
             continue
         decoding = decoding_of(settings, folder, topic, known)
-        found.append(_rows(decoding, tuple(KafkaSplit(part, decoding, reading) for part in parts)))
-    return found
+        topic_rows.append(_rows(decoding, tuple(KafkaSplit(part, decoding, reading) for part in parts)))
+    return topic_rows
 
 
 def reading_of(settings: KafkaSourceSettings, options: ClientOptions) -> Reading:
@@ -55,15 +55,15 @@ def replay_rows(
 ) -> Sequence[Rows]:
     """One Rows per topic of the rejects; `streams`: what was inferred from the messages of each topic."""
     ordered = sorted(rejects, key=lambda reject: reject.stream)
-    found: list[Rows] = []
+    topic_rows: list[Rows] = []
     for topic, group in groupby(ordered, key=lambda reject: reject.stream):
         known = streams.get(topic, StreamState())
         if settings.format == "debezium":
-            found += _events_again(settings, topic, known, tuple(group))
+            topic_rows += _events_again(settings, topic, known, tuple(group))
             continue
         decoding = decoding_of(settings, folder, topic, known)
-        found.append(_rows(decoding, (ReplaySplit(tuple(group), decoding),)))
-    return found
+        topic_rows.append(_rows(decoding, (ReplaySplit(tuple(group), decoding),)))
+    return topic_rows
 
 
 def _events(
@@ -124,8 +124,12 @@ def _avro(settings: KafkaSourceSettings, folder: Path) -> AvroSettings:
         text = file.read_text()
     except OSError as error:
         raise InputError(f"avro_schema: {file}: {error.strerror}", hint="write the path of an .avsc file") from None
-    given = settings.registry
-    registry = Registry(given.url, given.username, given.password) if given else None
+    registry_settings = settings.registry
+    registry = (
+        Registry(registry_settings.url, registry_settings.username, registry_settings.password)
+        if registry_settings
+        else None
+    )
     return AvroSettings(text, columns_of(text, str(file)), settings.avro_header, registry)
 
 
@@ -171,8 +175,8 @@ class KafkaSplit:
 
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
         decoder = self.decoding.decoder()
-        for found in messages(self.reading, self.range):
-            batch = decoder.batch(found, on_reject or refuse)
+        for chunk in messages(self.reading, self.range):
+            batch = decoder.batch(chunk, on_reject or refuse)
             if batch is not None:
                 yield batch
 
@@ -236,9 +240,9 @@ def cut(ranges: Sequence[OffsetRange], cores: int, wanted: int | None) -> list[O
         size = min(max(-(-total // (cores * _PARTS_PER_CORE)), _SMALL), _LARGE)
     else:
         size = max(-(-total // wanted), 1)
-    made = []
+    pieces = []
     for each in ranges:
         parts = max(-(-(each.end - each.begin) // size), 1)
         edges = [each.begin + (each.end - each.begin) * n // parts for n in range(parts + 1)]
-        made += [OffsetRange(each.topic, each.partition, begin, end) for begin, end in pairwise(edges) if begin < end]
-    return made
+        pieces += [OffsetRange(each.topic, each.partition, begin, end) for begin, end in pairwise(edges) if begin < end]
+    return pieces

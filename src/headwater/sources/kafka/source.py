@@ -24,8 +24,8 @@ from headwater.sources.kafka.offsets import apart, begins, changed, ends, gaps, 
 if TYPE_CHECKING:
     from headwater.sources.kafka.client import OffsetRange, Reading
 
-_LOOKED_AT = {"json": 500_000, "debezium": 1_000_000}
-_PEOPLE_WAIT = dt.timedelta(seconds=5)
+_MAX_INFERENCE_ROWS = {"json": 500_000, "debezium": 1_000_000}
+_LAG_TIMEOUT = dt.timedelta(seconds=5)
 
 
 class KafkaSource:
@@ -74,8 +74,8 @@ class KafkaSource:
     ) -> Plan:
         # The window says where it begins, also on a first run: a retry must not depend on `start` (G5).
         start, stop = mark_of(begin, topics), mark_of(end, topics)
-        kept, refused = known or OffsetsMark({}), dict[str, HeadwaterError]()
-        window = Window(kept.join(start), self._with_columns(kept, start, kept.join(stop), refused))
+        before, refused = known or OffsetsMark({}), dict[str, HeadwaterError]()
+        window = Window(before.join(start), self._with_columns(before, start, before.join(stop), refused))
         if refused:
             window = apart(window, frozenset(refused))[1]
         streams = tuple(
@@ -92,7 +92,7 @@ class KafkaSource:
         return Plan(window, streams, more=more, refused=refused)
 
     @property
-    def _finds_columns(self) -> bool:
+    def _infers_columns(self) -> bool:
         """Events say at least which columns are their key."""
         settings = self._settings
         return settings.format == "debezium" or (settings.format == "json" and settings.schema is None)
@@ -100,21 +100,21 @@ class KafkaSource:
     @property
     def max_rows(self) -> int | None:
         """The most messages of a window. Inference reads every one of them, so a window must be small."""
-        return self._settings.max_rows or (_LOOKED_AT[self._settings.format] if self._finds_columns else None)
+        return self._settings.max_rows or (_MAX_INFERENCE_ROWS[self._settings.format] if self._infers_columns else None)
 
     def _with_columns(
-        self, kept: OffsetsMark, start: OffsetsMark, end: OffsetsMark, refused: dict[str, HeadwaterError]
+        self, before: OffsetsMark, start: OffsetsMark, end: OffsetsMark, refused: dict[str, HeadwaterError]
     ) -> OffsetsMark:
         """The end of the window with the columns of its messages, where no schema is declared.
 
         A topic whose columns are refused is named, where there are others to go on with.
         """
-        if not self._finds_columns:
+        if not self._infers_columns:
             return end
         from headwater.sources.kafka.rows import ranges, reading_of
 
-        window = Window(kept.join(start), end)
-        reading, streams = reading_of(self._settings, self._options), dict(kept.streams)
+        window = Window(before.join(start), end)
+        reading, streams = reading_of(self._settings, self._options), dict(before.streams)
         for topic, wanted in groupby(ranges(window), key=lambda each: each.topic):
             try:
                 state = self._state_after(topic, streams.get(topic, StreamState()), list(wanted), reading)
@@ -135,8 +135,8 @@ class KafkaSource:
             return state_after(topic, known, wanted, reading, self._settings)
         from headwater.sources.kafka.decoder import columns_after
 
-        taken = set(self._settings.metadata_columns.values())
-        return replace(known, columns=columns_after({topic: known.columns}, wanted, reading, taken)[topic])
+        reserved = set(self._settings.metadata_columns.values())
+        return replace(known, columns=columns_after({topic: known.columns}, wanted, reading, reserved)[topic])
 
     @contextmanager
     def read(self, window: Window) -> Iterator[Sequence[Rows]]:
@@ -176,11 +176,11 @@ class KafkaSource:
         """Messages between the mark and the logs' ends, and the age of the oldest of them."""
         from headwater.sources.kafka.offsets import measure_lag
 
-        brief = self._settings.model_copy(update={"timeout": min(self._settings.timeout, _PEOPLE_WAIT)})
-        asked = KafkaSource(brief, self._folder, self._cores)
+        brief = self._settings.model_copy(update={"timeout": min(self._settings.timeout, _LAG_TIMEOUT)})
+        impatient = KafkaSource(brief, self._folder, self._cores)
         known = self._offsets(mark)
-        topics = asked._topics(known)
-        begin = begins(self._ours(known), topics) if known else asked._first(topics)
+        topics = impatient._topics(known)
+        begin = begins(self._ours(known), topics) if known else impatient._first(topics)
         return measure_lag(self._options, self._settings.isolation, topics, begin)
 
     def acknowledge(self, mark: Mark) -> None:
@@ -220,10 +220,10 @@ class KafkaSource:
     def _unknown(self, names: Sequence[str]) -> SourceUnreachable:
         """Not an error of the settings alone: a topic may be made by its first producer, so looking again makes sense."""
         there = self._broker.names()
-        shown = f"there are {', '.join(there[:10])}{', …' if len(there) > 10 else ''}" if there else "there are none"  # noqa: PLR2004
+        existing = f"there are {', '.join(there[:10])}{', …' if len(there) > 10 else ''}" if there else "there are none"  # noqa: PLR2004
         return SourceUnreachable(
             f"{self.address}: no topic {' or '.join(names)} that we may see",
-            hint=f"{shown}; create it, or grant the right to describe it; a running pipeline looks again",
+            hint=f"{existing}; create it, or grant the right to describe it; a running pipeline looks again",
         )
 
     def _checked(
@@ -233,8 +233,8 @@ class KafkaSource:
         ours = self._ours(mark)
         ours = OffsetsMark({name: offsets for name, offsets in ours.topics.items() if name not in without}, ours.ids)
         seen = self._with_open_transactions(ours, topics)
-        if found := gaps(ours, seen):
-            raise changed(self.address, found)
+        if mismatches := gaps(ours, seen):
+            raise changed(self.address, mismatches)
         return seen
 
     def _with_open_transactions(self, mark: OffsetsMark, topics: Mapping[str, Topic]) -> Mapping[str, Topic]:
@@ -246,14 +246,14 @@ class KafkaSource:
             if mark.topics.get(name, {}).get(number, 0) > log.end
         ]
         real = self._broker.ends_with_open_transactions(ahead) if ahead else {}
-        made = dict(topics)
+        corrected = dict(topics)
         for (name, number), end in real.items():
             at = mark.topics[name][number]
             if at <= end:
-                logs = dict(made[name].partitions)
+                logs = dict(corrected[name].partitions)
                 logs[number] = Log(logs[number].first, at)
-                made[name] = Topic(made[name].id, logs)
-        return made
+                corrected[name] = Topic(corrected[name].id, logs)
+        return corrected
 
     def _ours(self, mark: OffsetsMark) -> OffsetsMark:
         """The part of the mark that the settings name; the rest keeps its offsets."""
@@ -272,20 +272,20 @@ class KafkaSource:
             raise SourceChanged(f"{self.address}: the window {window} does not say where it begins")
         moving = {name: offsets for name, offsets in begin.topics.items() if offsets != end.topics.get(name)}
         needed = OffsetsMark(moving, begin.ids)
-        found = gaps(needed, self._with_open_transactions(needed, self._broker.topics(moving)))
-        if found:
-            raise changed(self.address, found)
+        mismatches = gaps(needed, self._with_open_transactions(needed, self._broker.topics(moving)))
+        if mismatches:
+            raise changed(self.address, mismatches)
 
     def _first(self, topics: Mapping[str, Topic]) -> dict[Partition, int]:
         """Where the first window begins."""
         start = self._settings.start
         logs = {(name, number): log for name, topic in topics.items() for number, log in topic.partitions.items()}
         if start == "latest":
-            return {place: log.end for place, log in logs.items()}
+            return {partition: log.end for partition, log in logs.items()}
         if isinstance(start, dict):
             return _explicit(self.address, start, logs)
         if start == "earliest":
-            return {place: log.first for place, log in logs.items()}
+            return {partition: log.first for partition, log in logs.items()}
         return since(self._broker, logs, parse_moment(start))
 
 
@@ -293,15 +293,15 @@ def _explicit(
     address: str, start: Mapping[str, Mapping[int, int]], logs: Mapping[Partition, Log]
 ) -> dict[Partition, int]:
     wanted = {(name, number): offset for name, offsets in start.items() for number, offset in offsets.items()}
-    for place, offset in wanted.items():
-        log = logs.get(place)
+    for partition, offset in wanted.items():
+        log = logs.get(partition)
         if log is None or not log.first <= offset <= log.end:
             there = f"it holds {log.first:,} up to {log.end:,}" if log else "there is no such partition"
             raise InputError(
-                f"{address}: start: {place[0]} partition {place[1]} at {offset:,}: {there}",
+                f"{address}: start: {partition[0]} partition {partition[1]} at {offset:,}: {there}",
                 hint="write offsets that are there, or start: earliest",
             )
-    return {place: wanted.get(place, log.first) for place, log in logs.items()}
+    return {partition: wanted.get(partition, log.first) for partition, log in logs.items()}
 
 
 def _is_pattern(name: str) -> bool:
@@ -309,7 +309,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def _count(name: str, begin: Mapping[Partition, int], end: Mapping[Partition, int]) -> int:
-    return sum(end[place] - at for place, at in begin.items() if place[0] == name)
+    return sum(end[partition] - at for partition, at in begin.items() if partition[0] == name)
 
 
 def _window_of(name: str, start: OffsetsMark, end: OffsetsMark) -> Window:
@@ -324,6 +324,6 @@ def _id_of(name: str, mark: OffsetsMark) -> dict[str, str]:
 
 
 def _why(name: str, begin: Mapping[Partition, int], end: Mapping[Partition, int]) -> str:
-    moving = [place for place in begin if place[0] == name and end[place] > begin[place]]
-    held = sum(place[0] == name for place in begin)
-    return f"offsets of {len(moving)} of {held} partition{'s' if held > 1 else ''}"
+    moving = [partition for partition in begin if partition[0] == name and end[partition] > begin[partition]]
+    partitions = sum(partition[0] == name for partition in begin)
+    return f"offsets of {len(moving)} of {partitions} partition{'s' if partitions > 1 else ''}"

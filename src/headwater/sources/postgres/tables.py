@@ -263,39 +263,43 @@ Homes = tuple[tuple[str, str], ...]
 """Columns of a layout, and the stream's columns that their values go to."""
 
 
-def learned(seen: TableState, stream: str, layout: Layout, kinds: Sequence[str], *, refuses: bool) -> TableState:
+def learned(seen: TableState, stream: str, layout: Layout, type_names: Sequence[str], *, refuses: bool) -> TableState:
     """After rows of that layout."""
     columns: Columns = seen.types
     shape, stale = dict(seen.shape), seen.stale
-    for column, kind in zip(layout.columns, kinds, strict=True):
+    for column, type_name in zip(layout.columns, type_names, strict=True):
         number, before = shape.get(column.name, (0, ""))
         if before and before != type_text(column):
             stale = stale or f"column {column.name} got another type"
-            _refuse_type(stream, column, columns[column.name], kind, refuses=refuses)
+            _refuse_type(stream, column, columns[column.name], type_name, refuses=refuses)
         shape[column.name] = (number, type_text(column))
-        columns = with_column(columns, column.name, kind)
+        columns = with_column(columns, column.name, type_name)
     return replace(seen, columns=numbered(columns), shape=shape, stale=stale)
 
 
-def _refuse_type(stream: str, column: WalColumn, before: str, kind: str, *, refuses: bool) -> None:
-    if refuses and wider_type(before, kind) is None:
+def _refuse_type(stream: str, column: WalColumn, before: str, type_name: str, *, refuses: bool) -> None:
+    if refuses and wider_type(before, type_name) is None:
         raise SchemaRefused(
-            f"{stream}: column {column.name} was {before} and is now {kind}",
+            f"{stream}: column {column.name} was {before} and is now {type_name}",
             hint="allow it (type_changes: copy), which keeps its values in a column of their own and copies the table again",
         )
 
 
-def homes(columns: Mapping[str, str], layout: Layout, kinds: Sequence[str]) -> Homes:
+def homes(columns: Mapping[str, str], layout: Layout, type_names: Sequence[str]) -> Homes:
     """Where the values of a layout's columns live."""
     return tuple(
-        (column.name, home_of(columns, column.name, kind)) for column, kind in zip(layout.columns, kinds, strict=True)
+        (column.name, home_of(columns, column.name, type_name))
+        for column, type_name in zip(layout.columns, type_names, strict=True)
     )
 
 
 def reconciled(seen: TableState, table: CatalogTable, identity: str, *, moved_rows: bool) -> TableState:
     """The state after a look at the catalog; `moved_rows`: partitions with rows were attached or detached."""
     stale = seen.stale or _why_stale(seen, table, identity, moved_rows=moved_rows)
-    shape = {column: (number or table.numbers.get(column, 0), kind) for column, (number, kind) in seen.shape.items()}
+    shape = {
+        column: (number or table.numbers.get(column, 0), type_name)
+        for column, (number, type_name) in seen.shape.items()
+    }
     return replace(seen, shape=shape, stale=stale, leaves=leaves_of(table))
 
 
@@ -313,23 +317,23 @@ def _why_stale(seen: TableState, table: CatalogTable, identity: str, *, moved_ro
 def _column_stale(seen: TableState, table: CatalogTable, column: WalColumn, names: Mapping[int, str]) -> str:
     """`names`: the former columns by their numbers."""
     number = table.numbers[column.name]
-    known, kind = seen.shape.get(column.name, (0, ""))
+    known, type_name = seen.shape.get(column.name, (0, ""))
     if not known and names.get(number, column.name) != column.name:
         return f"column {names[number]} is now called {column.name}"
     if known and known != number:
         return f"column {column.name} was dropped and added again"
     if not known and column.name in table.filled:
         return f"column {column.name} was added with a value"
-    return f"column {column.name} got another type" if kind and kind != type_text(column) else ""
+    return f"column {column.name} got another type" if type_name and type_name != type_text(column) else ""
 
 
 def described(
-    before: TableState | None, table: CatalogTable, kinds: Sequence[str], identity: str, copied: int
+    before: TableState | None, table: CatalogTable, type_names: Sequence[str], identity: str, copied: int
 ) -> TableState:
     """The table as it is copied, in columns that fit what landed of it before."""
     columns: Columns = before.types if before else {}
-    for column, kind in zip(table.layout.columns, kinds, strict=True):
-        columns = with_column(columns, column.name, kind)
+    for column, type_name in zip(table.layout.columns, type_names, strict=True):
+        columns = with_column(columns, column.name, type_name)
     return TableState(
         oid=table.layout.oid,
         copied=copied,
@@ -351,18 +355,18 @@ def type_text(column: WalColumn) -> str:
 
 
 Columns = Mapping[str, str]
-"""Name → kind (`model/types.py`)."""
+"""Name → type (`model/types.py`)."""
 
 
-def home_of(columns: Columns, name: str, kind: str) -> str:
-    """Where values of that column and kind live: under its name, or, when it held another kind before, `name__kind`."""
-    if name not in columns or wider_type(columns[name], kind) is not None:
+def home_of(columns: Columns, name: str, type_name: str) -> str:
+    """Where values of that column and type live: under its name, or `name__type` if the column had another type before."""
+    if name not in columns or wider_type(columns[name], type_name) is not None:
         return name
-    return retyped_name(name, kind)
+    return retyped_name(name, type_name)
 
 
-def with_column(columns: Columns, name: str, kind: str) -> Columns:
-    """The columns, after one of the table has been seen with that kind."""
-    home = home_of(columns, name, kind)
+def with_column(columns: Columns, name: str, type_name: str) -> Columns:
+    """The columns, after one of the table has been seen with that type."""
+    home = home_of(columns, name, type_name)
     before = columns.get(home)
-    return {**columns, home: kind if before is None else wider_type(before, kind) or before}
+    return {**columns, home: type_name if before is None else wider_type(before, type_name) or before}

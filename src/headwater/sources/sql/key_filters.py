@@ -40,7 +40,7 @@ def key_conditions(relation: Relation, wanted: KeyRanges | pa.Table) -> list[Con
     key_columns = [columns[name] for name in wanted.column_names if name in columns]
     if len(key_columns) < len(wanted.column_names) or wanted.num_rows > _MAX_KEYS:
         return None
-    if not all(_is_found_by_text(column, relation.subject) for column in key_columns):
+    if not all(_is_comparable_as_text(column, relation.subject) for column in key_columns):
         return None
     keys = zip(*(wanted.column(column.name).to_pylist() for column in key_columns), strict=True)
     condition = _in_column if len(key_columns) == 1 else _in_columns
@@ -69,7 +69,7 @@ def _in_columns(subject: Subject, columns: Sequence[Column], keys: Sequence[tupl
     return statements.either(*(statements.same_row(subject, row) for row in rows))
 
 
-def _is_found_by_text(column: Column, subject: Subject) -> bool:
+def _is_comparable_as_text(column: Column, subject: Subject) -> bool:
     """True if the database finds a value by our text of it."""
     if subject.dialect == "postgres":
         return not column.type.startswith("float")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # obstore treats keys as paths: it refuses these keys, or reads another object.
 _NOT_A_PATH = re.compile(r"^/|/$|//|(^|/)\.\.?(/|$)|[\x00-\x1f\x7f]")
-_GONE, _CHANGED = ("NoSuchKey", "NoSuchVersion"), 412
+_MISSING, _CHANGED = ("NoSuchKey", "NoSuchVersion"), 412
 _ONE_OBJECT = ("AccessDenied", "InvalidObjectState", "KMS.")  # other objects may be readable
 
 
@@ -79,7 +79,7 @@ class Bucket:
 
     def _error(self, version: ObjectVersion, response: ErrorResponse) -> Exception:
         url = self.url(version.key)
-        if response.code in _GONE:
+        if response.code in _MISSING:
             return ObjectGone(f"{url} was deleted")
         if response.status == _CHANGED:
             return ObjectChanged(f"{url} has changed since it was listed")

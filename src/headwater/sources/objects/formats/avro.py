@@ -20,7 +20,7 @@ from headwater.sources.objects.formats.csv_records import Joined
 from headwater.sources.objects.formats.file_schema import Conformer, file_columns
 
 _ROWS = 10_000
-_NOT_KEPT = (pa.ArrowException, ValueError, TypeError, OverflowError)
+_INEXACT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 Record = dict[str, Any]
 
@@ -42,7 +42,7 @@ class AvroObjects:
             first += len(records)
             try:
                 yield self._conformer.rows(_batch(records, schema), numbers)
-            except _NOT_KEPT:
+            except _INEXACT:
                 yield self._convert_each(records, schema, numbers)
 
     def _convert_each(self, records: list[Record], schema: pa.Schema, numbers: np.ndarray) -> Decoded:
@@ -51,7 +51,7 @@ class AvroObjects:
             try:
                 _batch([record], schema)
                 good.append(index)
-            except _NOT_KEPT as error:
+            except _INEXACT as error:
                 preview = json.dumps(record, default=str, ensure_ascii=False).encode()
                 bad.append(BadRow(0, int(numbers[index]), str(error), preview))
         decoded = self._conformer.rows(_batch([records[index] for index in good], schema), numbers[good])
@@ -75,8 +75,8 @@ def schema_in(header: Header) -> pa.Schema:
 
 def _records(content: Content, header: Header) -> Iterator[list[Record]]:
     try:
-        whole = buffer(readable(memoryview(content), header))
-        reader: Iterator[Any] = fastavro.reader(io.BufferedReader(Joined([whole])))
+        inflated = buffer(readable(memoryview(content), header))
+        reader: Iterator[Any] = fastavro.reader(io.BufferedReader(Joined([inflated])))
         while records := list(islice(reader, _ROWS)):
             yield records
     except BadAvro as error:

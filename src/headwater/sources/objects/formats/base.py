@@ -122,7 +122,7 @@ def concat_decoded(pieces: Iterable[Decoded]) -> Decoded:
     return decoded
 
 
-def decode_whole(decoder: Decoder, content: Content) -> Decoded:
+def decode_one(decoder: Decoder, content: Content) -> Decoded:
     """One object that cannot be cut. Raises ObjectFailed."""
     decoded = decoder.decode([content])
     if decoded.failed:

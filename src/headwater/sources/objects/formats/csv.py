@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headwater.config.sources.objects import CsvSettings
 from headwater.model.bisect import bisect
-from headwater.sources.json.columns import Kinds, merge_kinds, whole_kind
+from headwater.sources.json.columns import Kinds, integer_kind, merge_kinds
 from headwater.sources.json.strict import Texts
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
 from headwater.sources.objects.formats.base import Decoded, DecodedRows, concat_decoded, decode_each
@@ -38,14 +38,14 @@ class CsvObjects:
 
     def decode(self, contents: Sequence[Content]) -> Decoded:
         together, alone = join(contents, self._settings)
-        made = Decoded()
+        decoded = Decoded()
         for group in together:
             try:
-                _assign_owners(group, concat_decoded(self.pieces(group.content)), made)
+                _assign_owners(group, concat_decoded(self.pieces(group.content)), decoded)
             except ObjectFailed:  # each has to say so for itself
                 alone += group.owners.tolist()
         separate = decode_each(self.pieces, [contents[number] for number in alone])
-        return concat_decoded([made, separate.with_owners(alone)])
+        return concat_decoded([decoded, separate.with_owners(alone)])
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         names = column_names(content, self._settings, self._declared)
@@ -75,11 +75,11 @@ class CsvObjects:
     def _typed(self, content: Content, names: Sequence[str], batch: pa.RecordBatch, numbers: np.ndarray) -> Decoded:
         columns, reasons = [], dict[int, str]()
         for field in self._schema:
-            place = batch.schema.get_field_index(field.name)
-            if place < 0:
+            index = batch.schema.get_field_index(field.name)
+            if index < 0:
                 columns.append(pa.nulls(batch.num_rows, field.type))
                 continue
-            column, misfits = self._columns[field.name].convert(batch.column(place))
+            column, misfits = self._columns[field.name].convert(batch.column(index))
             columns.append(column)
             reasons = {**misfits, **reasons}
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -87,7 +87,7 @@ class CsvObjects:
             good = np.ones(len(numbers), bool)
             good[list(reasons)] = False
             rows = rows.filter(pa.array(good))
-            bad = self._bad(content, names, {int(numbers[place]): why for place, why in reasons.items()})
+            bad = self._bad(content, names, {int(numbers[index]): why for index, why in reasons.items()})
             return Decoded([DecodedRows.of_one(rows, numbers[good])], bad)
         return Decoded([DecodedRows.of_one(rows, numbers)])
 
@@ -97,13 +97,13 @@ class CsvObjects:
         return [BadRow(0, number, reasons[number], payloads[number], more) for number in sorted(reasons)]
 
 
-def _assign_owners(group: JoinedCsv, whole: Decoded, made: Decoded) -> None:
+def _assign_owners(group: JoinedCsv, joined: Decoded, decoded: Decoded) -> None:
     """Add the rows of a group to what was made, as rows of its objects."""
-    for part in whole.parts:
-        made.parts.append(DecodedRows.of_rows(part.rows, *group.places(part.row_numbers())))
-    for row in whole.bad:
+    for part in joined.parts:
+        decoded.parts.append(DecodedRows.of_rows(part.rows, *group.places(part.row_numbers())))
+    for row in joined.bad:
         (owner,), (number,) = group.places(np.array([row.number]))
-        made.bad.append(replace(row, owner=int(owner), number=int(number)))
+        decoded.bad.append(replace(row, owner=int(owner), number=int(number)))
 
 
 def column_names(content: Content, settings: CsvSettings, declared: Sequence[str] | None) -> list[str]:
@@ -125,7 +125,7 @@ def column_names(content: Content, settings: CsvSettings, declared: Sequence[str
 
 _FEW = 16
 
-Misfits = dict[int, str]  # place in the column → reason
+Misfits = dict[int, str]  # index in the column → reason
 
 
 class TextColumn:
@@ -141,8 +141,8 @@ class TextColumn:
             self._convert_each(part.items, part.begin, misfits) if part.result is None else part.result
             for part in bisect(values, self._cast_all, smallest=_FEW)
         ]
-        made = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-        return made, {place: f"{self._field.name}: {why}" for place, why in misfits.items()}
+        column = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return column, {index: f"{self._field.name}: {why}" for index, why in misfits.items()}
 
     def _cast_all(self, values: pa.Array) -> pa.Array | None:
         kind = self._field.type
@@ -155,14 +155,14 @@ class TextColumn:
             return None
 
     def _convert_each(self, values: pa.Array, begin: int, misfits: Misfits) -> pa.Array:
-        made = []
-        for place, value in enumerate(values.to_pylist(), start=begin):
+        items = []
+        for index, value in enumerate(values.to_pylist(), start=begin):
             try:
-                made.append(self._texts.value(None if value is None else utf8(value)))
+                items.append(self._texts.value(None if value is None else utf8(value)))
             except Misfit as misfit:
-                misfits[place] = str(misfit)
-                made.append(None)
-        return self._texts.array(made)
+                misfits[index] = str(misfit)
+                items.append(None)
+        return self._texts.array(items)
 
 
 def _cast_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -179,12 +179,12 @@ def _cast_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return None  # Arrow reads 0x10 as 16
     if t.is_floating(kind):
         # 1e400 would become an infinity; those that are meant are spelled out.
-        made = texts.cast(pa.float64()).cast(kind, safe=False)
-        return None if pc.any(pc.invert(pc.is_finite(made))).as_py() else made
+        numbers = texts.cast(pa.float64()).cast(kind, safe=False)
+        return None if pc.any(pc.invert(pc.is_finite(numbers))).as_py() else numbers
     return texts.cast(kind)
 
 
-_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
+_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 _FRACTION = r"^-?(0|[1-9][0-9]*)\.([0-9]*[1-9]|0)$"
 _NUMBER = r"^-?[0-9][0-9.e+-]*$"
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -238,8 +238,8 @@ def kinds_of(values: pa.Array) -> set[str]:
 def _numbers(texts: pa.Array) -> set[str]:
     if not _all(texts, _NUMBER):
         return set()
-    whole = pc.match_substring_regex(texts, _WHOLE)
-    rest = texts.filter(pc.invert(whole))
+    is_integer = pc.match_substring_regex(texts, _INTEGER)
+    rest = texts.filter(pc.invert(is_integer))
     certain = pc.and_(
         pc.match_substring_regex(rest, _FRACTION), pc.less_equal(pc.binary_length(rest), _EXACT_CHARACTERS)
     )
@@ -248,10 +248,10 @@ def _numbers(texts: pa.Array) -> set[str]:
     kinds = {"double"} if len(rest) else set()
     if len(rest) < len(texts):
         try:
-            edges = pc.min_max(texts.filter(whole).cast(pa.int64())).as_py()
+            edges = pc.min_max(texts.filter(is_integer).cast(pa.int64())).as_py()
         except pa.ArrowInvalid:  # beyond 64 bits
             return set()
-        kinds.add(whole_kind(edges["min"], edges["max"]))
+        kinds.add(integer_kind(edges["min"], edges["max"]))
     return kinds
 
 

@@ -51,16 +51,15 @@ class TextRows:
                 yield batch if readable else _restored(batch), self._numbers(batch.num_rows)
 
     def _parsed(self, content: Content) -> Iterator[pa.RecordBatch]:
-        given = 0
+        yielded = 0
         for block in self._block_bytes:
             try:
                 seen = 0
                 for batch in pv.open_csv(self._file(content), *self._options(min(len(content) + 2, block))):
-                    fresh = batch.slice(
-                        max(given - seen, 0)
-                    )  # what a smaller block has not given before it was too small
+                    # A smaller block yielded the first rows before it was too small for the next one.
+                    fresh = batch.slice(max(yielded - seen, 0))
                     seen += batch.num_rows
-                    given += fresh.num_rows
+                    yielded += fresh.num_rows
                     yield fresh
                 return
             except pa.ArrowInvalid as error:

@@ -17,7 +17,7 @@ from headwater.sources.debezium.decoder import EventDecoder, EventFormat
 from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages, is_envelope
 from headwater.sources.debezium.inference import ColumnInference
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
-from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, decode_whole, strip_bom
+from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, decode_one, strip_bom
 from headwater.sources.objects.formats.json import elements, has_lines, is_lines, scan_value, skip_space, split_objects
 
 
@@ -34,7 +34,7 @@ class EventObjects:
         if has_lines(content, self._as):
             yield from decode_chunks(content, self.lines)
         else:
-            yield decode_whole(self, content)
+            yield decode_one(self, content)
 
     def lines(self, chunk: bytes) -> Decoded:
         """Lines from the middle of an object."""

@@ -61,7 +61,7 @@ def column_type(kind: pa.DataType) -> pa.DataType:  # noqa: C901, PLR0911, PLR09
     if t.is_boolean(kind) or t.is_float64(kind):
         return kind
     if t.is_integer(kind):
-        return _whole(kind)
+        return _integer_type(kind)
     if t.is_floating(kind):
         return pa.float32()
     if t.is_decimal(kind):
@@ -85,7 +85,7 @@ def column_type(kind: pa.DataType) -> pa.DataType:  # noqa: C901, PLR0911, PLR09
     raise ValueError(f"{kind} has no exact column type")
 
 
-def _whole(kind: pa.DataType) -> pa.DataType:
+def _integer_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_uint64(kind):
         return pa.decimal128(20, 0)
     return pa.int64() if kind.bit_width == 64 or pa.types.is_uint32(kind) else pa.int32()  # noqa: PLR2004
@@ -160,7 +160,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def _preview(batch: pa.RecordBatch, row: int) -> bytes:
     """For people; a replay reads the object again."""
-    values = {name: _text(batch.column(place)[row]) for place, name in enumerate(batch.schema.names)}
+    values = {name: _text(batch.column(index)[row]) for index, name in enumerate(batch.schema.names)}
     return json.dumps(values, ensure_ascii=False).encode()
 
 

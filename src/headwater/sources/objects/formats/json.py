@@ -25,7 +25,7 @@ from headwater.sources.json.columns import Kinds, guessed_kinds, merge_kinds, ob
 from headwater.sources.json.decoder import ArrowJson, JsonDecoder, odd_lines
 from headwater.sources.json.strict import document
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
-from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, decode_whole, strip_bom
+from headwater.sources.objects.formats.base import Decoded, DecodedRows, chunks, decode_chunks, decode_one, strip_bom
 from headwater.sources.values import Misfit
 
 _REFUSED_FRACTION = 4  # joining stops where Arrow refuses more than every fourth object
@@ -49,7 +49,7 @@ class JsonObjects:
 
     def pieces(self, content: Content) -> Iterator[Decoded]:
         if not has_lines(content, self._as):
-            yield decode_whole(self, content)
+            yield decode_one(self, content)
             return
         lines, seen = JsonObjects(self._schema, "lines"), Decoded()
         for piece in decode_chunks(content, lines.lines):
@@ -263,7 +263,7 @@ def is_object(text: bytes) -> bool:
 
 def _line_elements(text: bytes) -> list[Element]:
     lines = enumerate(text.split(b"\n"), start=1)
-    return [(number, line) for number, whole in lines if (line := whole.strip(_BLANK))]
+    return [(number, line) for number, raw_line in lines if (line := raw_line.strip(_BLANK))]
 
 
 def _document_elements(text: bytes) -> Iterator[bytes]:

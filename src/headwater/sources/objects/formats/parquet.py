@@ -90,8 +90,8 @@ class ParquetObject:
                 return
             table = self._file.read_row_group(group)
             for name in self._int96:
-                place = table.schema.get_field_index(name)
-                table = table.set_column(place, name, self._int96_timestamps(group, name, table[name]))
+                index = table.schema.get_field_index(name)
+                table = table.set_column(index, name, self._int96_timestamps(group, name, table[name]))
             yield from table.to_batches(_ROWS)
         except (pa.ArrowException, OSError) as error:
             raise ObjectFailed(f"bad Parquet: {error}") from None

@@ -156,7 +156,7 @@ def wrong_source(state: GuardState, mark: LsnMark | None, slot: str) -> Headwate
     if error:
         return error
     if state.slot is None:
-        return _gone(state.server, mark, slot) if mark else None
+        return _missing_slot(state.server, mark, slot) if mark else None
     return (
         _unusable(state.slot, state.server)
         or (_lost(state.slot, state.server, mark) if state.slot.lost else None)
@@ -217,7 +217,7 @@ def _other_slot(mark: LsnMark, slot: str) -> SourceChanged | None:
     )
 
 
-def _gone(server: ServerState, mark: LsnMark, slot: str) -> SourceChanged:
+def _missing_slot(server: ServerState, mark: LsnMark, slot: str) -> SourceChanged:
     return SourceChanged(
         f"slot {slot} is gone, and with it the WAL that the server kept for this pipeline: {_between(mark, server)}",
         hint=COPY_AGAIN,
