@@ -67,7 +67,7 @@ def test_the_children_of_a_package_import_each_other_one_way():
     """Modules and sub-packages of one folder form no cycle, not even by imports inside of functions."""
     modules = {dotted(path): path for path in FILES}
     imports = {
-        name: {found for found in map(partial(module_of, modules), imported(unchecked(path))) if found}
+        name: {module for module in map(partial(module_of, modules), imported(unchecked(path))) if module}
         for name, path in modules.items()
     }
     for package in (name for name, path in modules.items() if path.name == "__init__.py"):
@@ -110,8 +110,8 @@ def test_importing_a_module_never_imports_spark(path):
     tree = ast.parse(path.read_text())
     classes = [node for node in at_import_time(tree) if isinstance(node, ast.ClassDef)]
     plain = [node for node in at_import_time(tree) if not isinstance(node, ast.ClassDef)]
-    for found in classes:
-        plain += [node for node in found.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for class_ in classes:
+        plain += [node for node in class_.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     assert not [name for name in imported(plain) if name.split(".")[0] in {"pyspark", "py4j"}]
 
 

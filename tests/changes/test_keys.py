@@ -17,8 +17,8 @@ def columns(keys: list[tuple[int, str]]) -> list[pa.Array]:
 
 @given(KEYS, KEYS)
 def test_rows_share_a_number_where_they_share_a_key(keys: list[tuple[int, str]], others: list[tuple[int, str]]):
-    made = KeyNumbers(columns(keys))
-    numbers = dict(zip(keys, made.of_rows.tolist(), strict=True))
-    assert [numbers[key] for key in keys] == made.of_rows.tolist()
-    assert sorted(numbers.values()) == list(range(len(made)))
-    assert made.find(columns(others)).tolist() == [numbers.get(key, ABSENT) for key in others]
+    key_numbers = KeyNumbers(columns(keys))
+    numbers = dict(zip(keys, key_numbers.of_rows.tolist(), strict=True))
+    assert [numbers[key] for key in keys] == key_numbers.of_rows.tolist()
+    assert sorted(numbers.values()) == list(range(len(key_numbers)))
+    assert key_numbers.find(columns(others)).tolist() == [numbers.get(key, ABSENT) for key in others]

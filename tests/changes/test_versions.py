@@ -22,7 +22,7 @@ def test_a_version_ends_at_the_next_point_of_its_key_or_at_a_truncate(
     twice = points + points[::2]  # some are known already
     column = pa.array([Decimal(2 * position) for _, position, _ in twice], pa.decimal128(38, 0))
     ends = {2 * position + 1: position for position in truncates | late}
-    made = intervals(
+    result = intervals(
         Points(
             np.array([key for key, _, _ in twice], np.int64),
             Positions.of(column),
@@ -32,11 +32,13 @@ def test_a_version_ends_at_the_next_point_of_its_key_or_at_a_truncate(
         ),
         ends,
     )
-    found = {int(point): int(made.until.at(n)) if made.ends[n] else None for n, point in enumerate(made.point)}
+    end_by_point = {
+        int(point): int(result.until.at(n)) if result.ends[n] else None for n, point in enumerate(result.point)
+    }
     wanted = {}
     for number, (key, position, gone) in enumerate(points):
         if not gone:
             after = [2 * other for same, other, _ in points if same == key and other > position]
             after += [end for end in ends if end > 2 * position]
             wanted[number] = min(after, default=None)
-    assert found == wanted
+    assert end_by_point == wanted

@@ -76,31 +76,31 @@ def raising(error: Exception) -> typer.Typer:
         """Make typer treat `fail` as one command of several."""
         out.value({}, "")
 
-    made = typer.Typer()
-    made.command("fail")(with_common_flags(fail))
-    made.command("other")(with_common_flags(other))
-    return made
+    app = typer.Typer()
+    app.command("fail")(with_common_flags(fail))
+    app.command("other")(with_common_flags(other))
+    return app
 
 
 def test_an_error_of_ours_has_no_stack_trace_unless_asked_for() -> None:
-    made = raising(LeaseLost("content: lost its lease", hint="nothing to do"))
-    done = CliRunner().invoke(made, ["fail"])
+    app = raising(LeaseLost("content: lost its lease", hint="nothing to do"))
+    done = CliRunner().invoke(app, ["fail"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "working\nerror: content: lost its lease\n  → nothing to do\n"
-    assert "Traceback" in CliRunner().invoke(made, ["fail", "--debug"]).stderr
-    shown = json.loads(CliRunner().invoke(made, ["fail", "--json"]).stdout)
+    assert "Traceback" in CliRunner().invoke(app, ["fail", "--debug"]).stderr
+    shown = json.loads(CliRunner().invoke(app, ["fail", "--json"]).stdout)
     assert shown == {"error": {"code": "lease-lost", "message": "content: lost its lease", "hint": "nothing to do"}}
 
 
 def test_a_surprise_is_one_line_that_says_it_is_a_bug_and_keeps_secrets() -> None:
-    made = raising(ZeroDivisionError("at postgresql://u:hunter2@h/db"))
-    done = CliRunner().invoke(made, ["fail"])
+    app = raising(ZeroDivisionError("at postgresql://u:hunter2@h/db"))
+    done = CliRunner().invoke(app, ["fail"])
     assert done.exit_code == 1
     assert "error: ZeroDivisionError: at postgresql://u:****@h/db" in done.stderr
     assert "bug in Headwater" in done.stderr
     assert "--debug" in done.stderr
     assert "Traceback" not in done.stderr
-    debugged = CliRunner().invoke(made, ["fail", "--debug", "--json"])
+    debugged = CliRunner().invoke(app, ["fail", "--debug", "--json"])
     assert "Traceback" in debugged.stderr
     assert "hunter2" not in debugged.stderr + debugged.stdout
 

@@ -23,8 +23,8 @@ SECURE = {
 
 
 def test_settings_are_told_to_librdkafka_in_its_words():
-    told = client_options(KafkaClientSettings.model_validate(SECURE), Path("/etc/kafka")).reveal(group_id="g")
-    assert told == {
+    options = client_options(KafkaClientSettings.model_validate(SECURE), Path("/etc/kafka")).reveal(group_id="g")
+    assert options == {
         "bootstrap.servers": "a:1,b:2",
         "security.protocol": "sasl_ssl",
         "log_level": 0,
@@ -50,7 +50,7 @@ def test_no_secret_is_shown_by_settings_options_or_what_is_sent_to_tasks():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"security": {"mechanism": "PLAIN", "username": "me"}}, "belong together"),
         ({"security": {"tls": {"certificate": "x"}}}, "certificate and key belong together"),
@@ -59,6 +59,6 @@ def test_no_secret_is_shown_by_settings_options_or_what_is_sent_to_tasks():
         ({"brokers": ""}, "at least 1"),
     ],
 )
-def test_halves_and_repetitions_are_refused(wrong: dict, told: str):
-    with pytest.raises(ValidationError, match=told):
+def test_halves_and_repetitions_are_refused(wrong: dict, message: str):
+    with pytest.raises(ValidationError, match=message):
         KafkaClientSettings.model_validate({"brokers": "a:1", **wrong})

@@ -37,7 +37,7 @@ def written(folder: Path, text: str, name: str = "content.yaml") -> Path:
 
 
 def settings_of(file: Path, environment: dict[str, str]) -> list[PipelineSettings]:
-    return [found.settings for found in load_pipelines([file], environment)]
+    return [pipeline.settings for pipeline in load_pipelines([file], environment)]
 
 
 def test_the_pipeline_of_the_guide_is_read(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_folder_is_all_its_pipelines_without_headwater_yaml(tmp_path: Path) ->
     written(tmp_path, "spark: {master: 'local[1]'}", "headwater.yaml")
     written(tmp_path, CONTENT)
     written(tmp_path, CONTENT.replace("pipeline: content", "pipeline: b"), "b.yml")
-    found = load_pipelines([tmp_path], {"PG_URL": URL})
-    assert [(f.settings.pipeline, f.file.name, f.folder) for f in found] == [
+    pipelines = load_pipelines([tmp_path], {"PG_URL": URL})
+    assert [(f.settings.pipeline, f.file.name, f.folder) for f in pipelines] == [
         ("b", "b.yml", tmp_path),
         ("content", "content.yaml", tmp_path),
     ]

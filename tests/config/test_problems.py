@@ -192,5 +192,5 @@ def test_objects_that_name_their_url_under_any_name_can_be_replaced() -> None:
     for metadata in ("", ", metadata: [row, url]", ", metadata: {url: source_file}"):
         source = f'pipeline: p\nsource:\n  objects: {{url: "s3://b/"{metadata}}}\n'
         Path("p.yaml").write_text(source + "sinks:\n  - iceberg: {table: lake.a.b, mode: replace_object}\n")
-        (found,) = load_pipelines([Path("p.yaml")], ENVIRONMENT)
-        assert "url" in found.settings.source.objects.metadata_columns
+        (pipeline,) = load_pipelines([Path("p.yaml")], ENVIRONMENT)
+        assert "url" in pipeline.settings.source.objects.metadata_columns

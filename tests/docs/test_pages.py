@@ -58,8 +58,8 @@ def test_every_link_leads_somewhere(page):
 def anchors(page: Path) -> set[str]:
     text = page.read_text()
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    made = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
-    return made | set(re.findall(r'<a id="([^"]+)">', text))
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return anchors | set(re.findall(r'<a id="([^"]+)">', text))
 
 
 def test_every_guarantee_is_explained_and_shown_by_tests_that_exist():

@@ -68,12 +68,12 @@ class ChangeSource:
 
 
 def rows_of(stream: str, lsn: int, changes: Sequence[Change]) -> Rows:
-    made = [
+    batches = [
         {"id": key, "note": note, OP: operation, POSITION: position(lsn, minor)}
         for operation, minor, key, note in changes
     ]
     split = MemorySplit.of(
-        pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in made], SCHEMA)
+        pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in batches], SCHEMA)
     )
     return Rows(stream, SCHEMA, ("id",), (POSITION,), (split,), changes=Changes(("id", "note")))
 

@@ -71,10 +71,10 @@ class Market(World):
 
 @pytest.fixture
 def market(database, tmp_path, namespace, spark) -> Market:
-    made = Market(database, tmp_path, spark, namespace)
-    made.insert(10)
-    assert made.run().outcome == "landed"
-    return made
+    market = Market(database, tmp_path, spark, namespace)
+    market.insert(10)
+    assert market.run().outcome == "landed"
+    return market
 
 
 def check_everything(market: Market) -> None:

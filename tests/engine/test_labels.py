@@ -35,11 +35,11 @@ def test_a_failure_around_labels_is_repaired_by_one_more_run(tmp_path, namespace
     lake.run(source=source)
     broken = lake.run(RehearsedFault(point, "sink", 1), source)
     assert broken.outcome == "failed"
-    made = lake.tags("a")
-    assert bool(made) is (point in {"label.after", "advance.before", "advance.after"})
+    tags = lake.tags("a")
+    assert bool(tags) is (point in {"label.after", "advance.before", "advance.after"})
     result = lake.run(source=source)
     assert result.outcome == ("nothing new" if point == "advance.after" else "landed"), result.error
-    assert lake.tags("a") == (made or lake.tags("a"))
+    assert lake.tags("a") == (tags or lake.tags("a"))
     assert set(lake.tags("a")) == set(lake.tags("b")) == {"month-end"}
     assert lake.rows("a", "month-end") == lake.rows("a") == {1: "new", 2: "old"}
 
@@ -76,9 +76,9 @@ def test_a_table_that_does_not_hold_the_moment_gets_no_tag_and_a_warning(tmp_pat
     ],
 )
 def test_only_tables_that_hold_exactly_that_moment_are_labelled(table, why):
-    found = labelled(LsnMark(20, labels=("x",), streams={"t": table}))
-    assert found.streams == (() if why else ("t",))
-    assert found.left_out == ((f"t: {why}",) if why else ())
+    moment = labelled(LsnMark(20, labels=("x",), streams={"t": table}))
+    assert moment.streams == (() if why else ("t",))
+    assert moment.left_out == ((f"t: {why}",) if why else ())
 
 
 def test_a_mark_without_labels_names_nothing():

@@ -50,30 +50,30 @@ def numbers(split) -> list[int]:
 
 
 def test_the_second_sink_reads_what_the_first_has_read(notes: Path):
-    with cached_splits(2, [rows(Counted(str(notes)))]) as (kept,):
-        assert [numbers(kept.splits[0]) for _ in range(3)] == [[1, 2, 3]] * 3
+    with cached_splits(2, [rows(Counted(str(notes)))]) as (cached,):
+        assert [numbers(cached.splits[0]) for _ in range(3)] == [[1, 2, 3]] * 3
     assert notes.read_text() == "x"
 
 
 def test_a_single_sink_keeps_nothing(notes: Path):
-    with cached_splits(1, [rows(Counted(str(notes)))]) as (kept,):
-        assert isinstance(kept.splits[0], Counted)
+    with cached_splits(1, [rows(Counted(str(notes)))]) as (cached,):
+        assert isinstance(cached.splits[0], Counted)
 
 
 def test_what_was_read_in_part_is_read_again(notes: Path):
-    with cached_splits(2, [rows(Counted(str(notes), fails=True))]) as (kept,):
+    with cached_splits(2, [rows(Counted(str(notes), fails=True))]) as (cached,):
         with pytest.raises(OSError, match="gone"):
-            numbers(kept.splits[0])
-        next(iter(kept.splits[0].read()))
-        assert numbers(kept.splits[0]) == numbers(kept.splits[0]) == [1, 2, 3]
+            numbers(cached.splits[0])
+        next(iter(cached.splits[0].read()))
+        assert numbers(cached.splits[0]) == numbers(cached.splits[0]) == [1, 2, 3]
     assert notes.read_text() == "xxx"
 
 
 def test_nothing_is_left_and_a_folder_that_is_gone_is_no_error(notes: Path):
-    with cached_splits(2, [rows(Counted(str(notes)))]) as (kept,):
-        numbers(kept.splits[0])
-        folder = Path(kept.splits[0].path).parent
+    with cached_splits(2, [rows(Counted(str(notes)))]) as (cached,):
+        numbers(cached.splits[0])
+        folder = Path(cached.splits[0].path).parent
         assert [path.name for path in folder.iterdir()] == ["0"]
     assert not folder.exists()
-    assert numbers(kept.splits[0]) == [1, 2, 3]
+    assert numbers(cached.splits[0]) == [1, 2, 3]
     assert notes.read_text() == "xx"

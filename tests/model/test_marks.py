@@ -161,9 +161,9 @@ def test_what_is_no_mark_at_all_is_damage(data: object) -> None:
 
 
 def test_damage_inside_a_stream_or_a_snapshot_is_damage() -> None:
-    whole = StreamsMark({"a": ColumnMark("c", CursorType.INTEGER, 1, SeenTransactions("7/5", 10))}).to_json()
+    stored = StreamsMark({"a": ColumnMark("c", CursorType.INTEGER, 1, SeenTransactions("7/5", 10))}).to_json()
     for path in (["a", "snapshot", "horizon"], ["a", "snapshot", "pending"], ["a", "type"]):
-        data = copy.deepcopy(whole)
+        data = copy.deepcopy(stored)
         place = data["streams"]
         for step in path[:-1]:
             place = place[step]

@@ -102,7 +102,7 @@ def test_the_join_is_that_of_0_1_0_on_the_stored_form(a: OffsetsMark, b: Offsets
 def width_in_0_1_0(column: list[Any]) -> tuple[int, int, str]:
     number, kind = column
     pattern = re.compile(r"\b(?:bigint|double)\b|\bdecimal\((\d+)")
-    return number, sum(int(found[1] or 1) for found in pattern.finditer(kind)), kind
+    return number, sum(int(match[1] or 1) for match in pattern.finditer(kind)), kind
 
 
 @lean

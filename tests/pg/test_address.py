@@ -46,13 +46,13 @@ def test_the_seeds_dotenv_file_and_the_databases_named_are_enough(tmp_path):
     (tmp_path / ".env").write_text(
         f"POSTGRESQL_USER=admin\nPOSTGRESQL_PASSWORD={SECRET}\nPOSTGRESQL_HOST=db.example\nPOSTGRESQL_PORT=5433\n"
     )
-    found = addresses(Login(databases=("sales", "hr")), {}, tmp_path)
-    assert [str(one) for one in found] == [
+    urls = addresses(Login(databases=("sales", "hr")), {}, tmp_path)
+    assert [str(one) for one in urls] == [
         "postgresql://admin@db.example:5433/sales",
         "postgresql://admin@db.example:5433/hr",
     ]
-    assert [conninfo_to_dict(one.conninfo.reveal())["password"] for one in found] == [SECRET, SECRET]
-    assert SECRET not in repr(found)
+    assert [conninfo_to_dict(one.conninfo.reveal())["password"] for one in urls] == [SECRET, SECRET]
+    assert SECRET not in repr(urls)
 
 
 def test_a_flag_beats_the_environment_and_that_beats_the_file(tmp_path):

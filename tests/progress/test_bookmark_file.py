@@ -59,9 +59,9 @@ def test_timestamps_are_shown_in_utc() -> None:
 
 def test_without_a_timestamp_it_is_of_now() -> None:
     before = dt.datetime.now(dt.UTC)
-    made = Bookmark.from_dict({"topic": "t", "partition": "p", "offset": 1})
-    assert before <= made.timestamp <= dt.datetime.now(dt.UTC)
-    assert made.metadata == {}
+    bookmark = Bookmark.from_dict({"topic": "t", "partition": "p", "offset": 1})
+    assert before <= bookmark.timestamp <= dt.datetime.now(dt.UTC)
+    assert bookmark.metadata == {}
 
 
 @pytest.mark.parametrize(
@@ -91,59 +91,63 @@ def test_what_is_wrong_is_refused(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("missing", ["topic", "partition", "offset"])
 def test_what_is_missing_is_refused(missing: str) -> None:
-    whole = {"topic": "t", "partition": "p", "offset": 0}
+    fields = {"topic": "t", "partition": "p", "offset": 0}
     with pytest.raises(InputError, match="topic, partition and offset"):
-        Bookmark.from_dict({name: value for name, value in whole.items() if name != missing})
+        Bookmark.from_dict({name: value for name, value in fields.items() if name != missing})
 
 
 def test_add_get_all_by_topic_remove_update_count_clear(tmp_path: Path) -> None:
-    kept = Bookmarks(tmp_path / "bookmarks.json")
+    bookmarks = Bookmarks(tmp_path / "bookmarks.json")
     for topic, partition in (("b", "2"), ("a", "9"), ("b", "1"), ("a:b", "c"), ("a", "b:c")):
-        kept.add(Bookmark(topic, partition, 5, _AT))
-    assert [(one.topic, one.partition) for one in kept.all()] == [
+        bookmarks.add(Bookmark(topic, partition, 5, _AT))
+    assert [(one.topic, one.partition) for one in bookmarks.all()] == [
         ("a", "9"),
         ("a", "b:c"),
         ("a:b", "c"),
         ("b", "1"),
         ("b", "2"),
     ]
-    assert [one.partition for one in kept.by_topic("b")] == ["1", "2"]
-    assert kept.get("a", "9").offset == 5
-    assert kept.update_offset("a", "9", 8).offset == 8
-    assert kept.get("a", "9").timestamp > _AT
+    assert [one.partition for one in bookmarks.by_topic("b")] == ["1", "2"]
+    assert bookmarks.get("a", "9").offset == 5
+    assert bookmarks.update_offset("a", "9", 8).offset == 8
+    assert bookmarks.get("a", "9").timestamp > _AT
     with pytest.raises(InputError):
-        kept.update_offset("a", "9", -1)
-    assert kept.get("a", "9").offset == 8
-    kept.add(Bookmark("a", "9", 1, _AT))
-    assert (kept.get("a", "9").offset, kept.count(), len(kept)) == (1, 5, 5)
-    kept.remove("a", "9")
-    for refused in (lambda: kept.get("a", "9"), lambda: kept.remove("a", "9"), lambda: kept.update_offset("a", "9", 1)):
+        bookmarks.update_offset("a", "9", -1)
+    assert bookmarks.get("a", "9").offset == 8
+    bookmarks.add(Bookmark("a", "9", 1, _AT))
+    assert (bookmarks.get("a", "9").offset, bookmarks.count(), len(bookmarks)) == (1, 5, 5)
+    bookmarks.remove("a", "9")
+    for refused in (
+        lambda: bookmarks.get("a", "9"),
+        lambda: bookmarks.remove("a", "9"),
+        lambda: bookmarks.update_offset("a", "9", 1),
+    ):
         with pytest.raises(UnknownName, match="'9'"):
             refused()
-    kept.clear()
-    assert kept.count() == 0
-    assert not kept.exists()
+    bookmarks.clear()
+    assert bookmarks.count() == 0
+    assert not bookmarks.exists()
 
 
 @given(st.lists(_bookmarks, max_size=5))
 def test_save_and_load(tmp_path_factory: pytest.TempPathFactory, bookmarks: list[Bookmark]) -> None:
     path = tmp_path_factory.mktemp("b") / "deep" / "bookmarks.json"
-    kept, again = Bookmarks(path), Bookmarks(path)
+    first, again = Bookmarks(path), Bookmarks(path)
     for one in bookmarks:
-        kept.add(one)
-    kept.save()
+        first.add(one)
+    first.save()
     again.load()
-    assert again.all() == kept.all()
+    assert again.all() == first.all()
     assert [file.name for file in path.parent.iterdir()] == ["bookmarks.json"]
 
 
 def test_another_tools_file_is_read_and_keeps_its_shape(tmp_path: Path) -> None:
     path = tmp_path / "bookmarks.json"
     path.write_text(_FOREIGN)
-    kept = Bookmarks(path)
-    kept.load()
-    assert kept.get("my-bucket", "in/a b.json").timestamp_utc_iso == "2025-07-01T14:00:00.123456Z"
-    kept.save()
+    bookmarks = Bookmarks(path)
+    bookmarks.load()
+    assert bookmarks.get("my-bucket", "in/a b.json").timestamp_utc_iso == "2025-07-01T14:00:00.123456Z"
+    bookmarks.save()
     before, after = json.loads(_FOREIGN), json.loads(path.read_text())
     assert list(after) == list(before)
     assert [list(one) for one in after["bookmarks"]] == [list(one) for one in before["bookmarks"]]
@@ -155,35 +159,35 @@ def test_another_tools_file_is_read_and_keeps_its_shape(tmp_path: Path) -> None:
 def test_a_damaged_file_is_an_error_and_changes_nothing(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "bookmarks.json"
     path.write_text(damage)
-    kept = Bookmarks(path)
-    kept.add(Bookmark("t", "p"))
+    bookmarks = Bookmarks(path)
+    bookmarks.add(Bookmark("t", "p"))
     with pytest.raises(InputError, match=r"bookmarks\.json"):
-        kept.load()
-    assert kept.count() == 1
+        bookmarks.load()
+    assert bookmarks.count() == 1
 
 
 def test_no_file_is_no_bookmarks(tmp_path: Path) -> None:
-    kept = Bookmarks(tmp_path / "none.json")
-    kept.load()
-    assert kept.all() == []
+    bookmarks = Bookmarks(tmp_path / "none.json")
+    bookmarks.load()
+    assert bookmarks.all() == []
 
 
 def test_threads_do_not_lose_each_others(tmp_path: Path) -> None:
-    kept = Bookmarks(tmp_path / "bookmarks.json")
+    bookmarks = Bookmarks(tmp_path / "bookmarks.json")
 
     def work(topic: str) -> None:
         for number in range(200):
-            kept.add(Bookmark(topic, str(number)))
+            bookmarks.add(Bookmark(topic, str(number)))
             if number % 50 == 0:
-                kept.save()
+                bookmarks.save()
 
     threads = [threading.Thread(target=work, args=(str(number),)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    kept.save()
-    again = Bookmarks(kept.path)
+    bookmarks.save()
+    again = Bookmarks(bookmarks.path)
     again.load()
     assert again.count() == 800
 

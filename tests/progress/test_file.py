@@ -60,9 +60,9 @@ def test_a_state_file_cut_anywhere_is_damage(tmp_path: Path) -> None:
     store = FileProgress(tmp_path)
     advance(store, "a", 1)
     path = tmp_path / "a.json"
-    whole = path.read_bytes()
-    for length in range(len(whole.rstrip())):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in range(len(content.rstrip())):
+        path.write_bytes(content[:length])
         with pytest.raises(StoreDamaged):
             store.load("a")
 
@@ -138,8 +138,8 @@ def test_long_histories_are_read_from_their_end(tmp_path: Path) -> None:
     for number in range(40):
         progress = store.swap(lease, progress, progress, entry(number, error="x" * 10_000))
     for limit in (1, 6, 7, 39, 40, 41):
-        found = store.history("a", limit)
-        assert [entry.rows for entry in found] == list(range(39, -1, -1))[:limit]
+        entries = store.history("a", limit)
+        assert [entry.rows for entry in entries] == list(range(39, -1, -1))[:limit]
 
 
 def test_a_process_killed_in_the_middle_of_writes_leaves_state_and_history_in_step(tmp_path: Path) -> None:

@@ -59,11 +59,11 @@ def test_a_truncated_database_is_damage_down_to_the_empty_file(path: Path) -> No
     store = SqliteProgress(path)
     advance(store, 1)
     store.close()
-    whole = path.read_bytes()
-    for length in (len(whole) - 1, len(whole) - 4096, 4096 * 2, 4096, 100, 1, 0):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in (len(content) - 1, len(content) - 4096, 4096 * 2, 4096, 100, 1, 0):
+        path.write_bytes(content[:length])
         check_damaged(path)
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert SqliteProgress(path).load("a").version == 1
 
 
@@ -176,8 +176,8 @@ def test_tables_of_version_1_are_brought_to_the_newest_with_all_they_hold(path: 
             row = ["a", version, item.at.isoformat(), json.dumps(item.to_json())]
             connection.execute("INSERT INTO headwater_history VALUES (?, ?, ?, ?)", row)
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: SqliteProgress(path).load("a"), range(8)))
-    assert found == [Progress("a", version=2, epoch=5, mark=mark(3))] * 8
+        loaded = list(threads.map(lambda _: SqliteProgress(path).load("a"), range(8)))
+    assert loaded == [Progress("a", version=2, epoch=5, mark=mark(3))] * 8
     store = SqliteProgress(path)
     assert list(store.history("a", 10)) == entries[::-1]
     assert advance(store, 4).epoch == 6

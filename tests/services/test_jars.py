@@ -34,11 +34,11 @@ def test_jars_in_the_cache_need_no_network(folder, no_network):
 
 def test_a_half_finished_download_is_repaired(folder):
     victim = folder / jars.declared_jars()[1]
-    whole = victim.read_bytes()
-    victim.write_bytes(whole[: len(whole) // 2])
+    content = victim.read_bytes()
+    victim.write_bytes(content[: len(content) // 2])
     assert [jar.name for jar in jars.inspect(folder, checksums=False) if jar.state == "damaged"] == [victim.name]
     jars.ensure_jars(print)
-    assert victim.read_bytes() == whole
+    assert victim.read_bytes() == content
 
 
 def test_a_changed_byte_is_found_by_its_checksum(folder):
@@ -66,8 +66,8 @@ def test_an_archive_is_verified_like_a_jar(tmp_path, monkeypatch):
     (archive,) = jars.ensure_jars(print, jars.JarSet.debezium)
     assert archive.name == f"debezium-connector-postgres-{jars.declared_version(jars.JarSet.debezium)}.tar.gz"
     archive.write_bytes(archive.read_bytes()[:1000])
-    (found,) = jars.inspect(archive.parent, jars.JarSet.debezium, checksums=False)
-    assert found.state == "damaged"
+    (archive_state,) = jars.inspect(archive.parent, jars.JarSet.debezium, checksums=False)
+    assert archive_state.state == "damaged"
 
 
 def test_a_library_that_another_one_needs_counts_as_missing_too(tmp_path, monkeypatch):

@@ -67,9 +67,9 @@ def test_a_server_with_everything_is_ready():
 )
 def test_managed_services_are_told_where_their_settings_are_and_get_no_sql_that_they_refuse(service, words):
     facts = server(service=service, wal_level="replica", slots_used=10)
-    found = only(facts, "wal_level")
-    assert words in found.remedy
-    assert found.sql == ()
+    finding = only(facts, "wal_level")
+    assert words in finding.remedy
+    assert finding.sql == ()
     assert only(facts, "max_replication_slots").sql == ()
     assert only(facts, "service").state == "note"
 
@@ -79,17 +79,17 @@ def test_on_rds_the_right_to_replicate_is_a_role():
     assert only(facts, "role capture").sql == ('GRANT rds_replication TO "capture"',)
     granted = only(replace(facts, role=Role("capture", rds_replication=True)), "role capture")
     assert (granted.state, granted.found) == ("ok", "may replicate (by rds_replication); no superuser")
-    made = prepare(replace(facts, role=Role("capture", exists=False)), Request("shop", role="capture"))
-    assert [one.text for one in made.statements[:2]] == [
+    preparation = prepare(replace(facts, role=Role("capture", exists=False)), Request("shop", role="capture"))
+    assert [one.text for one in preparation.statements[:2]] == [
         'CREATE ROLE "capture" LOGIN',
         'GRANT rds_replication TO "capture"',
     ]
 
 
 def test_on_our_own_server_wal_level_is_set_by_sql_and_a_restart():
-    found = only(server(wal_level="replica"), "wal_level")
-    assert (found.state, found.sql) == ("missing", ("ALTER SYSTEM SET wal_level = 'logical'",))
-    assert "restart" in found.remedy
+    finding = only(server(wal_level="replica"), "wal_level")
+    assert (finding.state, finding.sql) == ("missing", ("ALTER SYSTEM SET wal_level = 'logical'",))
+    assert "restart" in finding.remedy
 
 
 def test_no_slots_left_is_missing_unless_the_slot_is_there_already():
@@ -123,10 +123,10 @@ def test_a_log_without_a_budget_and_a_timeout_for_idle_slots_are_noted():
 )
 def test_tables_whose_updates_would_fail_are_not_ready_and_are_not_published(changes, words):
     facts = table(**changes)
-    found = only(facts, "table sales.orders")
-    assert found.state == "missing"
-    assert words in found.found
-    assert "since shop publishes it, UPDATE and DELETE fail in your application" in found.found
+    finding = only(facts, "table sales.orders")
+    assert finding.state == "missing"
+    assert words in finding.found
+    assert "since shop publishes it, UPDATE and DELETE fail in your application" in finding.found
     later = only(replace(facts, publications={}), "table sales.orders")
     assert "once published, UPDATE and DELETE fail" in later.found
     with pytest.raises(InputError, match=words):
@@ -140,8 +140,8 @@ def test_a_partition_without_identity_is_told_by_its_own_name():
     assert "partition sales.orders_2026: it has no primary key" in only(facts, "table sales.orders").found
     with pytest.raises(InputError, match=r"sales\.orders_2026: it has no primary key"):
         prepare(facts, Request("new"))
-    made = prepare(facts, Request("new", default_identity="full"))
-    assert [one.text for one in made.statements] == [
+    preparation = prepare(facts, Request("new", default_identity="full"))
+    assert [one.text for one in preparation.statements] == [
         'ALTER TABLE "sales"."orders_2026" REPLICA IDENTITY FULL',
         'CREATE PUBLICATION "new" FOR TABLE "sales"."orders" WITH (publish_via_partition_root = true)',
     ]
@@ -152,10 +152,10 @@ def test_a_partitioned_table_that_is_published_under_its_partitions_names_is_not
     root = replace(ORDERS, kind="partitioned table", partitions=(leaf,))
     by_leaf = Publication("shop", entries={1: PublicationEntry("1")}, tables=frozenset({3}))
     facts = replace(FACTS, tables=(root,), publications={"shop": by_leaf})
-    found = about(facts, "publication shop")[-1]
-    assert found.sql == ('ALTER PUBLICATION "shop" SET (publish_via_partition_root = true)',)
+    finding = about(facts, "publication shop")[-1]
+    assert finding.sql == ('ALTER PUBLICATION "shop" SET (publish_via_partition_root = true)',)
     assert not is_ready(examine(facts, CaptureNames("shop")))
-    assert [one.text for one in prepare(facts, Request("shop")).statements] == list(found.sql)
+    assert [one.text for one in prepare(facts, Request("shop")).statements] == list(finding.sql)
     assert prepare(facts, Request("shop", via_root=False)).statements == ()
 
 
@@ -187,14 +187,14 @@ def test_slots_that_nobody_reads_are_noted_with_the_log_they_keep():
 
 def test_a_publication_that_leaves_out_deletes_is_not_ready():
     facts = replace(FACTS, publications={"shop": replace(SHOP, operations=frozenset({"insert", "update"}))})
-    found = only(facts, "publication shop")
-    assert (found.state, found.found) == ("missing", "leaves out delete")
-    assert [one.text for one in prepare(facts, Request("shop")).statements] == list(found.sql)
+    finding = only(facts, "publication shop")
+    assert (finding.state, finding.found) == ("missing", "leaves out delete")
+    assert [one.text for one in prepare(facts, Request("shop")).statements] == list(finding.sql)
 
 
 def test_identities_are_mended_before_the_table_is_published():
-    found = examine(replace(table(key=()), publications={}), CaptureNames("shop"))
-    assert [finding.sql[0].split()[0] for finding in found if finding.state == "missing"] == ["ALTER", "CREATE"]
+    findings = examine(replace(table(key=()), publications={}), CaptureNames("shop"))
+    assert [finding.sql[0].split()[0] for finding in findings if finding.state == "missing"] == ["ALTER", "CREATE"]
 
 
 def test_a_second_preparation_has_nothing_to_do():
@@ -206,8 +206,8 @@ def test_a_wrong_index_for_an_identity_names_those_that_fit():
     with pytest.raises(InputError, match="index nosuch cannot be a replica identity") as raised:
         prepare(facts, Request("shop", identities={1: "nosuch"}))
     assert "orders_code_key" in raised.value.hint
-    made = prepare(facts, Request("shop", identities={1: "orders_code_key"}))
-    assert [one.text for one in made.statements] == [
+    preparation = prepare(facts, Request("shop", identities={1: "orders_code_key"}))
+    assert [one.text for one in preparation.statements] == [
         'ALTER TABLE "sales"."orders" REPLICA IDENTITY USING INDEX "orders_code_key"'
     ]
 

@@ -183,7 +183,7 @@ class S3FilesTarget(FilesTarget):
     def read(self, stream: str) -> list[Row]:
         files, root = self._server.files, f"{self._root}/{stream}"
         selector = pa.fs.FileSelector(f"{root}/_manifests", allow_not_found=True)
-        manifests = [files.open_input_file(found.path).read() for found in files.get_file_info(selector)]
+        manifests = [files.open_input_file(info.path).read() for info in files.get_file_info(selector)]
         names = [f"{root}/data/{part['name']}" for manifest in manifests for part in json.loads(manifest)["files"]]
         return [row for name in names for row in rows_in(name, files.open_input_file(name).read())]
 
@@ -291,14 +291,14 @@ class ConsoleTarget(Target):
         super().__init__(Path(), console={"limit": 100})
 
     def read(self, stream: str) -> list[Row]:
-        found, current = [], ""
+        rows, current = [], ""
         for line in self.out.getvalue().splitlines():
             if " · " in line:
                 current = line.split(" · ")[1]
             elif current == stream and line.lstrip()[:1].isdecimal():
                 number, note = line.split(maxsplit=1)
-                found.append((int(number), note))
-        return found
+                rows.append((int(number), note))
+        return rows
 
 
 class TestConsole(SinkContract):

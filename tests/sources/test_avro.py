@@ -18,15 +18,15 @@ def columns(*fields: dict, namespace: str = "shop") -> pa.Schema:
 
 def test_a_type_is_declared_once_and_named_by_any_later_field():
     place = {"type": "record", "name": "place", "fields": [{"name": "city", "type": "string"}]}
-    found = columns(
+    read = columns(
         {"name": "a", "type": place},
         {"name": "b", "type": "place"},
         {"name": "c", "type": ["null", "shop.place"]},
         {"name": "d", "type": {"type": "array", "items": "place"}},
     )
     struct = pa.struct([pa.field("city", pa.string(), nullable=False)])
-    assert [found.field(name).type for name in "abc"] == [struct] * 3
-    assert found.field("d").type.value_type == struct
+    assert [read.field(name).type for name in "abc"] == [struct] * 3
+    assert read.field("d").type.value_type == struct
 
 
 @pytest.mark.parametrize(

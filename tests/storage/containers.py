@@ -37,6 +37,6 @@ def keys(container: Container, start_after: str | None = None) -> list[str]:
     return list(listed(container, start_after))
 
 
-def by_bytes(found: list[str]) -> list[str]:
+def by_bytes(keys: list[str]) -> list[str]:
     """The oracle of a listing's order."""
-    return sorted(found, key=lambda key: key.encode())
+    return sorted(keys, key=lambda key: key.encode())

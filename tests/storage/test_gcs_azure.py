@@ -59,13 +59,13 @@ def test_a_bucket_of_google_is_listed_and_read(moto: S3ForTests, public_bucket: 
     _put(moto, public_bucket, {name: name.encode() for name in _NAMES} | {"empty": b""})
     container = dataclasses.replace(_opened(moto, f"gs://{public_bucket}", ignore=[]), page_size=4)
     assert {field.name: str(field.type) for field in next(container.listing()).schema} == LISTING_COLUMNS
-    found = listed(container)
-    assert list(found) == by_bytes([*_NAMES, "empty"])
-    for key, version in found.items():
+    objects = listed(container)
+    assert list(objects) == by_bytes([*_NAMES, "empty"])
+    for key, version in objects.items():
         assert container.fetch(version) == (b"" if key == "empty" else key.encode())
         assert container.fetch_range(version, 1, 3) == container.fetch(version)[1:3]
         assert container.stat(key) == version
-    assert keys(container, "in/a.json") == [key for key in found if key > "in/a.json"]
+    assert keys(container, "in/a.json") == [key for key in objects if key > "in/a.json"]
     assert pickle.loads(pickle.dumps(container)) == container  # noqa: S301 - our own
     assert container.url("a b") == f"gs://{public_bucket}/a b"
 
@@ -94,9 +94,9 @@ def test_versions_are_told_apart(moto: S3ForTests, public_bucket: str) -> None:
 
 def test_a_key_that_is_no_path_is_named(moto: S3ForTests, public_bucket: str) -> None:
     _put(moto, public_bucket, {"a//b": b"x"})
-    with pytest.raises(SourceUnreachable, match="a//b") as told:
+    with pytest.raises(SourceUnreachable, match="a//b") as caught:
         keys(_opened(moto, f"gs://{public_bucket}"))
-    assert "rename the object" in told.value.hint
+    assert "rename the object" in caught.value.hint
 
 
 def test_what_is_wrong_is_told(moto: S3ForTests) -> None:
@@ -115,6 +115,6 @@ def test_what_is_wrong_is_told(moto: S3ForTests) -> None:
 def test_options_that_are_none_are_refused(scheme: str) -> None:
     source = ObjectsSourceSettings(url=f"{scheme}://b", storage_options={"acount_key": "not-to-be-seen"})
     container = open_container(source, Path("/"), S3Settings())
-    with pytest.raises(InputError, match="'acount_key' is not valid") as told:
+    with pytest.raises(InputError, match="'acount_key' is not valid") as caught:
         keys(container)
-    assert "not-to-be-seen" not in str(told.value) + repr(container)
+    assert "not-to-be-seen" not in str(caught.value) + repr(container)

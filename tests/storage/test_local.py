@@ -39,10 +39,10 @@ def test_files_are_listed_with_their_columns(tmp_path: Path) -> None:
     os.utime(tmp_path / "b.json", ns=(1, 1_700_000_000_123_456_789))
     page = next(opened_folder(tmp_path).listing())
     assert {field.name: str(field.type) for field in page.schema} == LISTING_COLUMNS
-    found = listed(opened_folder(tmp_path))
-    assert list(found) == ["b.json", "empty.json", "in/a.json"]
-    assert [version.size for version in found.values()] == [3, 0, 3]
-    assert found["b.json"].modified == 1_700_000_000_123_456
+    objects = listed(opened_folder(tmp_path))
+    assert list(objects) == ["b.json", "empty.json", "in/a.json"]
+    assert [version.size for version in objects.values()] == [3, 0, 3]
+    assert objects["b.json"].modified == 1_700_000_000_123_456
 
 
 @given(names=st.sets(_NAME, max_size=12))
@@ -57,10 +57,10 @@ def test_keys_come_in_the_order_of_their_bytes(tmp_path_factory: pytest.TempPath
         except OSError:  # a file where another name wants a folder
             continue
         written.add("/".join(parts) or "x")
-    whole = keys(opened_folder(folder, ignore=[]))
-    assert whole == by_bytes(list(written))
-    for key in whole:
-        assert keys(opened_folder(folder, ignore=[]), key) == [k for k in whole if k.encode() > key.encode()]
+    everything = keys(opened_folder(folder, ignore=[]))
+    assert everything == by_bytes(list(written))
+    for key in everything:
+        assert keys(opened_folder(folder, ignore=[]), key) == [k for k in everything if k.encode() > key.encode()]
 
 
 def test_a_folder_sorts_behind_names_that_continue_with_less_than_a_slash(tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_what_may_not_be_read_is_told() -> None:
         with _as_nobody(), pytest.raises(ObjectRefused, match="/a: Permission denied"):
             folder.fetch(listed(folder)["a"])
         (path / "closed").chmod(0)
-        with _as_nobody(), pytest.raises(SourceUnreachable, match="closed/: Permission denied") as told:
+        with _as_nobody(), pytest.raises(SourceUnreachable, match="closed/: Permission denied") as caught:
             keys(opened_folder(path))
-        assert "grant read permission" in told.value.hint
+        assert "grant read permission" in caught.value.hint
         (path / "closed").chmod(0o755)
 
 
@@ -166,14 +166,14 @@ def test_parts_of_a_file_are_read(tmp_path: Path) -> None:
 def test_files_that_vanish_while_they_are_listed_are_left_out(tmp_path: Path) -> None:
     _write(tmp_path, *(f"{n}/{n}" for n in range(10)), "a", "b", "c")
     selection = Selection("", "**", (), recursive=True, min_age=0)
-    found = []
+    keys_read = []
     for key, _ in walk(str(tmp_path), selection, ""):
-        found.append(key)
+        keys_read.append(key)
         if key == "3/3":
             for name in ("5/5", "a", "c"):
                 (tmp_path / name).unlink()
             (tmp_path / "5").rmdir()
-    assert found == ["0/0", "1/1", "2/2", "3/3", "4/4", "6/6", "7/7", "8/8", "9/9", "b"]
+    assert keys_read == ["0/0", "1/1", "2/2", "3/3", "4/4", "6/6", "7/7", "8/8", "9/9", "b"]
 
 
 def test_links_to_files_and_folders_are_followed_and_never_in_circles(tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_links_to_files_and_folders_are_followed_and_never_in_circles(tmp_path: 
     (seen / "itself").symlink_to(seen / "itself")
     (seen / "nowhere").symlink_to(tmp_path / "nothing")
     folder = opened_folder(seen)
-    found = listed(folder)
-    assert list(found) == ["a", "file", "folder/real.json"]
-    assert folder.fetch(found["file"]) == b"12345"
+    objects = listed(folder)
+    assert list(objects) == ["a", "file", "folder/real.json"]
+    assert folder.fetch(objects["file"]) == b"12345"
 
 
 def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
@@ -248,15 +248,15 @@ def test_folders_that_hold_nothing_selected_are_not_looked_into(
     assert keys(opened_folder(tmp_path, pattern="{a,in/*}")) == ["a", "in/b"]
     assert keys(opened_folder(tmp_path, pattern="in/?")) == ["in/b"]
     assert keys(opened_folder(tmp_path, recursive=False)) == ["a"]
-    told = [record.getMessage() for record in caplog.records]
-    assert [text for text in told if "2024" not in text] == []
-    assert len(told) == 1  # the braces may mean any folder of the first level
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text for text in messages if "2024" not in text] == []
+    assert len(messages) == 1  # the braces may mean any folder of the first level
 
 
 def test_a_missing_folder_is_no_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnreachable, match="No such file or directory") as told:
+    with pytest.raises(SourceUnreachable, match="No such file or directory") as caught:
         keys(opened_folder(tmp_path / "nothing"))
-    assert str(tmp_path / "nothing") in str(told.value)
+    assert str(tmp_path / "nothing") in str(caught.value)
     _write(tmp_path, "file.json")
     with pytest.raises(InputError, match="is a file"):
         keys(opened_folder(tmp_path / "file.json"))

@@ -73,7 +73,7 @@ def _selection(pattern: str = "**", ignore: tuple[str, ...] = (), root: str = ""
     return Selection.of(ObjectsSourceSettings(url="s3://b", **settings), root)  # type: ignore[arg-type]
 
 
-def _kept(selection: Selection, keys: list[str], modified: int = 0, now: int = 0) -> list[str]:
+def _selected(selection: Selection, keys: list[str], modified: int = 0, now: int = 0) -> list[str]:
     page = listing_page(keys, [""] * len(keys), [0] * len(keys), integers([modified] * len(keys)))
     return selection.select(page, now)["key"].to_pylist()
 
@@ -86,7 +86,7 @@ def test_patterns_mean_what_the_plain_matcher_says(pattern: str, keys: list[str]
     wanted = [key for key in keys if any(_matches(alternative, key) for alternative in _expanded(pattern))]
     selection = _selection(pattern, root=root)
     assert [key for key in keys if selection.includes(root + key)] == wanted
-    assert _kept(selection, [root + key for key in keys]) == [root + key for key in wanted]
+    assert _selected(selection, [root + key for key in keys]) == [root + key for key in wanted]
     for key in wanted:
         assert (root + key).startswith(selection.prefix)
         assert selection.depth is None or key.count("/") <= selection.depth
@@ -102,20 +102,20 @@ def test_what_is_ignored_is_so_with_all_that_is_in_it(ignore: str, keys: list[st
 
     selection = _selection(ignore=(ignore,))
     assert [key for key in keys if selection.includes(key)] == [key for key in keys if not ignored(key)]
-    assert _kept(selection, keys) == [key for key in keys if not ignored(key)]
+    assert _selected(selection, keys) == [key for key in keys if not ignored(key)]
 
 
 def test_by_default_what_writers_keep_beside_their_data_is_left_out() -> None:
     selection = Selection.of(ObjectsSourceSettings(url="s3://b/in"), "in/")
     left = ["in/_SUCCESS", "in/.part.crc", "in/_temporary/0/part.json", "in/x/_delta_log/0.json", "in/.git/config"]
-    kept = ["in/part.json", "in/x/a_b.json", "in/x/y.z/c"]
-    assert _kept(selection, [*left, *kept]) == kept
-    assert [key for key in (*left, *kept) if selection.includes(key)] == kept
+    selected = ["in/part.json", "in/x/a_b.json", "in/x/y.z/c"]
+    assert _selected(selection, [*left, *selected]) == selected
+    assert [key for key in (*left, *selected) if selection.includes(key)] == selected
 
 
 def test_without_folders_only_the_first_level_is_selected() -> None:
     selection = _selection(recursive=False, root="in/")
-    assert _kept(selection, ["in/a", "in/x/b", "in/"]) == ["in/a", "in/"]
+    assert _selected(selection, ["in/a", "in/x/b", "in/"]) == ["in/a", "in/"]
     assert (selection.includes("in/x/b"), selection.depth, selection.may_contain("in/x/")) == (False, 0, False)
     with pytest.raises(InputError, match="selects nothing"):
         _selection("x/*", recursive=False)
@@ -123,12 +123,12 @@ def test_without_folders_only_the_first_level_is_selected() -> None:
 
 def test_young_objects_are_left_out() -> None:
     selection = _selection(min_age="2s")
-    assert _kept(selection, ["a"], modified=8_000_000, now=10_000_000) == ["a"]
-    assert _kept(selection, ["a"], modified=8_000_001, now=10_000_000) == []
+    assert _selected(selection, ["a"], modified=8_000_000, now=10_000_000) == ["a"]
+    assert _selected(selection, ["a"], modified=8_000_001, now=10_000_000) == []
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         ("{a,b", "has no }"),
         ("[ab", "has no ]"),
@@ -137,10 +137,10 @@ def test_young_objects_are_left_out() -> None:
         ("{a,b}" * 12, "1,000"),
     ],
 )
-def test_patterns_that_mean_nothing_are_refused(pattern: str, told: str) -> None:
+def test_patterns_that_mean_nothing_are_refused(pattern: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         _selection(pattern)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     with pytest.raises(InputError):
         _selection(ignore=(pattern,))
 

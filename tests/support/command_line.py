@@ -99,6 +99,6 @@ def shop(tmp_path: Path) -> Shop:
     with sqlite3.connect(tmp_path / "shop.db") as database:
         database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)")
     (tmp_path / "orders.yaml").write_text(ORDERS)
-    made = Shop(tmp_path)
-    made.sell("apple", "pear")
-    return made
+    shop = Shop(tmp_path)
+    shop.sell("apple", "pear")
+    return shop

@@ -27,11 +27,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("openssl"):
         pytest.skip("openssl, which makes the certificate, is not installed")
     folder = tmp_path_factory.mktemp("certificate")
-    made, key = folder / "certificate.pem", folder / "key.pem"
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
-    subprocess.run([*request, "-keyout", key, "-out", made], check=True, capture_output=True)
-    made.write_text(made.read_text() + key.read_text())
-    return made
+    subprocess.run([*request, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    certificate.write_text(certificate.read_text() + key.read_text())
+    return certificate
 
 
 @pytest.fixture(params=WAYS)

@@ -117,8 +117,8 @@ def copied_events(batches: int) -> Rows:
 def versions(batches: int) -> Rows:
     """Every version of every row, and whether it is the current one."""
     now = current(batches)
-    found = Counter((change.id, change.item) for change in _changes(batches) if change.item is not None)
-    return Counter({(*version, version in now): count for version, count in found.items()})
+    counts = Counter((change.id, change.item) for change in _changes(batches) if change.item is not None)
+    return Counter({(*version, version in now): count for version, count in counts.items()})
 
 
 def rewritten(batches: int) -> Rows:
@@ -487,12 +487,12 @@ class Cell:
 
     def environment(self, place: Place) -> Mapping[str, str]:
         """What the variables in the pipeline's files stand for."""
-        found = dict(self.source.environment(place))
+        variables = dict(self.source.environment(place))
         if _POSTGRES in self.progress:
-            found["STORE_URL"] = place.servers.postgres().url("progress")
+            variables["STORE_URL"] = place.servers.postgres().url("progress")
         if any("kafka" in sink.settings for sink in self.sinks):
-            found["BROKERS"] = place.servers.kafka()
-        return found
+            variables["BROKERS"] = place.servers.kafka()
+        return variables
 
 
 _FILE, _SQLITE, _POSTGRES = "file:progress", "sqlite:///progress.db", "${STORE_URL}"

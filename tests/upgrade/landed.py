@@ -36,22 +36,22 @@ class Target(Protocol):
 
 def targets(cell: Cell, place: Place, spark: SparkSession | None) -> Mapping[str, Target]:
     """By table, folder or topic. What a console has shown is gone."""
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for sink in cell.sinks:
         ((kind, settings),) = sink.settings.items()
         for stream in sink.streams:
             if kind == "iceberg":
                 table = settings["table"].replace("{stream}", stream)
-                found[table] = Table(sink, place.folder, table, spark)
+                targets[table] = Table(sink, place.folder, table, spark)
             elif kind == "files" and settings.get("layout") == "connect":
-                found[settings["path"]] = MessageFiles(sink, place.folder / settings["path"])
+                targets[settings["path"]] = MessageFiles(sink, place.folder / settings["path"])
             elif kind == "files":
                 path = settings["path"]
                 path = path.replace("{stream}", stream) if "{stream}" in path else f"{path}/{stream}"
-                found[path] = Files(sink, place.folder / path)
+                targets[path] = Files(sink, place.folder / path)
             elif kind == "kafka":
-                found[settings["topic"]] = OutputTopic(sink, place.servers.kafka(), settings["topic"])
-    return found
+                targets[settings["topic"]] = OutputTopic(sink, place.servers.kafka(), settings["topic"])
+    return targets
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Files:
         renamed = [(json.loads(file.read_text()), file.parent) for file in self.folder.glob("[!.]*/_landing.json")]
         manifests = self.folder.glob("_manifests/[!.]*.json")
         named = [(json.loads(file.read_text()), self.folder / "data") for file in manifests]
-        return sorted([*renamed, *named], key=lambda found: found[0]["published_at"])
+        return sorted([*renamed, *named], key=lambda record: record[0]["published_at"])
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class OutputTopic:
 
     def _messages(self) -> Sequence[tuple[Mapping[str, str], Row]]:
         consumer = Consumer({"bootstrap.servers": self.brokers, "group.id": "reader", "enable.auto.commit": False})
-        found = []
+        rows = []
         for partition in sorted(consumer.list_topics(self.name, timeout=10).topics[self.name].partitions):
             first, end = consumer.get_watermark_offsets(TopicPartition(self.name, partition), timeout=10)
             consumer.assign([TopicPartition(self.name, partition, first)])
@@ -141,9 +141,9 @@ class OutputTopic:
                 assert message.error() is None, message.error()
                 first = message.offset() + 1
                 headers = {name: value.decode() for name, value in message.headers() or ()}
-                found.append((headers, json.loads(message.value())))
+                rows.append((headers, json.loads(message.value())))
         consumer.close()
-        return found
+        return rows
 
 
 def printed_rows(text: str, sink: Sink) -> Rows:

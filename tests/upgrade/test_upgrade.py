@@ -80,7 +80,7 @@ class Unpacked:
         """The oldest entry first."""
         return json.loads(in_this_process("history", self.cell.name, "--json")[0])["history"][::-1]
 
-    def held(self) -> Mapping[str, Rows]:
+    def content(self) -> Mapping[str, Rows]:
         return {name: target.rows() for name, target in self.targets.items()}
 
     def expected(self, batches: int) -> Mapping[str, Rows]:
@@ -88,8 +88,8 @@ class Unpacked:
 
     def windows(self) -> Mapping[str, Sequence[str]]:
         """Of the targets that tell."""
-        found = {name: target.windows() for name, target in self.targets.items()}
-        return {name: ids for name, ids in found.items() if ids}
+        windows = {name: target.windows() for name, target in self.targets.items()}
+        return {name: ids for name, ids in windows.items() if ids}
 
 
 @pytest.fixture(params=CELLS.values(), ids=list(CELLS))
@@ -150,7 +150,7 @@ def test_a_window_that_0_1_0_began_is_finished_once_and_under_its_id(unpacked: U
 
     result, printed = unpacked.run(in_a_process if cell.name in IN_A_PROCESS else in_this_process)
     assert result["outcome"] == "landed", result
-    assert unpacked.held() == unpacked.expected(3)
+    assert unpacked.content() == unpacked.expected(3)
     check_windows(before, unpacked.windows(), unpacked.recorded["window"])
     check_mark(unpacked, 3)
     check_history(unpacked)
@@ -162,7 +162,7 @@ def test_a_window_that_0_1_0_began_is_finished_once_and_under_its_id(unpacked: U
     result, printed = unpacked.run()
     assert (result["outcome"], result["recovered"]) == ("landed", False)
     assert result["rows"] == {"read": cell.source.rows(4), "landed": cell.source.rows(4), "rejected": 0}
-    assert unpacked.held() == unpacked.expected(4)
+    assert unpacked.content() == unpacked.expected(4)
     assert {target: ids[:-1] for target, ids in unpacked.windows().items()} == earlier
     check_mark(unpacked, 4)
     check_printed(cell, printed, 3, 4)

@@ -43,12 +43,12 @@ def verified(missing=(), different=(), extra=(), *, follows_deletes: bool = Fals
     return VerifyReport("orders", mark, (table,), (SkippedTable("2:iceberg", "orders", "mode replace: no"),), 2.0)
 
 
-def repaired(found: VerifyReport, *, landed: int = 0, removed: int = 0, left: int = 0) -> VerifyReport:
-    return replace(found, repaired=(RepairedTable("1:iceberg", "orders", landed, removed, left),), was_repaired=True)
+def repaired(report: VerifyReport, *, landed: int = 0, removed: int = 0, left: int = 0) -> VerifyReport:
+    return replace(report, repaired=(RepairedTable("1:iceberg", "orders", landed, removed, left),), was_repaired=True)
 
 
-def text(found: VerifyReport, *, keep_extra: bool = False) -> str:
-    return report_text(found, 3, keep_extra=keep_extra)
+def text(report: VerifyReport, *, keep_extra: bool = False) -> str:
+    return report_text(report, 3, keep_extra=keep_extra)
 
 
 def test_what_was_left_out_is_said():
@@ -61,11 +61,11 @@ def test_what_was_left_out_is_said():
 
 
 def test_differences_show_keys_alone():
-    found = verified(missing=range(1, 8), extra=[900])
-    assert "  missing (id): 1, 2, 3, …\n" in text(found)
-    assert "  extra (id): 900\n" in text(found)
-    assert text(found).endswith("different, in 2.0 s")
-    data = json.loads(json.dumps(report_json(found, 2, keep_extra=False)))
+    report = verified(missing=range(1, 8), extra=[900])
+    assert "  missing (id): 1, 2, 3, …\n" in text(report)
+    assert "  extra (id): 900\n" in text(report)
+    assert text(report).endswith("different, in 2.0 s")
+    data = json.loads(json.dumps(report_json(report, 2, keep_extra=False)))
     assert data["equal"] is False
     assert data["repaired"] is None
     assert data["tables"][0]["missing"] == 7
@@ -74,24 +74,24 @@ def test_differences_show_keys_alone():
 
 
 def test_extra_rows_are_a_difference_unless_they_are_kept_or_removed():
-    found = verified(extra=[900])
-    assert not is_right(found, keep_extra=False)
-    assert is_right(found, keep_extra=True)
-    assert not is_right(repaired(found), keep_extra=False)  # it stayed
-    assert is_right(repaired(found, removed=1), keep_extra=False)
+    report = verified(extra=[900])
+    assert not is_right(report, keep_extra=False)
+    assert is_right(report, keep_extra=True)
+    assert not is_right(repaired(report), keep_extra=False)  # it stayed
+    assert is_right(repaired(report, removed=1), keep_extra=False)
     assert is_right(repaired(verified(extra=[900], follows_deletes=True), landed=1), keep_extra=False)
 
 
 def test_a_repair_is_right_when_nothing_is_left():
-    found = verified(missing=[4], different=[5])
-    assert not is_right(found, keep_extra=True)
-    done = repaired(found, landed=2)
+    report = verified(missing=[4], different=[5])
+    assert not is_right(report, keep_extra=True)
+    done = repaired(report, landed=2)
     assert is_right(done, keep_extra=False)
     assert text(done).splitlines()[-2:] == [
         "repaired orders in 1:iceberg: 2 rows landed, 0 removed",
         "repaired, in 2.0 s",
     ]
-    partly = repaired(found, landed=1, left=1)
+    partly = repaired(report, landed=1, left=1)
     assert not is_right(partly, keep_extra=False)
     assert "1 not found in the source" in text(partly)
 

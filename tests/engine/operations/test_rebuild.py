@@ -71,22 +71,22 @@ class Shop(World):
 
 @pytest.fixture
 def shop(tmp_path: Path, kafka: KafkaForTests, spark: SparkSession, namespace: str) -> Shop:
-    made = Shop(tmp_path, kafka, spark, namespace)
-    made.log.insert(1, "a", "A")
-    made.log.insert(2, "b", "B")
-    made.log.update(1, "c")
-    made.log.move(2, 3, "d")
-    made.land()
-    return made
+    shop = Shop(tmp_path, kafka, spark, namespace)
+    shop.log.insert(1, "a", "A")
+    shop.log.insert(2, "b", "B")
+    shop.log.update(1, "c")
+    shop.log.move(2, 3, "d")
+    shop.land()
+    return shop
 
 
 def test_damaged_tables_are_made_anew_and_differences_are_shown_first(shop: Shop):
     shop.select(f"UPDATE {shop.namespace}.state SET note = 'wrong' WHERE id = 1")
     shop.select(f"DELETE FROM {shop.namespace}.history WHERE id = 1")
     with shop.pipeline() as pipeline:
-        shown = []
-        before = pipeline.rewind(None, why="a slip", rebuild=lambda found: bool(shown.extend(found)))
-        assert [(one.added, one.lost) for one in shown] == [(1, 1), (2, 0)]
+        previewed = []
+        before = pipeline.rewind(None, why="a slip", rebuild=lambda tables: bool(previewed.extend(tables)))
+        assert [(one.added, one.lost) for one in previewed] == [(1, 1), (2, 0)]
         assert shop.rows()[1][0] == "wrong"  # nobody agreed
         after = pipeline.rewind(None, why="a slip", rebuild=lambda _: True)
         assert before.mark == after.mark

@@ -18,12 +18,12 @@ from headwater.model.rows import COPY, MemorySplit, Reject, Rows
 
 def cut(rows: list[str], splits: list[int]) -> dict[tuple[int, str], Reject]:
     """The rows of a table without a key, set aside by the splits that they are in."""
-    found, alike = {}, Counter()
+    collected, alike = {}, Counter()
     for row, split in zip(rows, splits, strict=False):
         alike[split, row] += 1
         reject = Reject("t", {"row": row, COPY: alike[split, row]}, "bad", row.encode())
-        found[split, reject.id] = reject
-    return found
+        collected[split, reject.id] = reject
+    return collected
 
 
 @given(rows=st.lists(st.sampled_from("abc"), max_size=30), data=st.data())

@@ -34,11 +34,11 @@ class PickyShop(Shop):
         with psycopg.connect(self.database) as connection:
             return Counter(connection.execute("SELECT id, amount, note FROM orders WHERE amount <> 'NaN'").fetchall())
 
-    def expected_aside(self) -> Counter:
+    def expected_rejects(self) -> Counter:
         with psycopg.connect(self.database) as connection:
             return Counter(id_ for (id_,) in connection.execute("SELECT id FROM orders WHERE amount = 'NaN'"))
 
-    def aside(self) -> Counter:
+    def rejects(self) -> Counter:
         rows = self.select(f"SELECT payload, row FROM {self.table}__rejects")
         by_payload = Counter(int(json.loads(bytes(payload))["id"]) for payload, _ in rows)
         assert by_payload == Counter(json.loads(row)["id"] for _, row in rows)
@@ -47,7 +47,7 @@ class PickyShop(Shop):
     def check(self) -> None:
         assert self.in_lake() == self.expected()
         assert self.in_files() == self.expected()
-        assert self.aside() == self.expected_aside()
+        assert self.rejects() == self.expected_rejects()
 
 
 @pytest.fixture
@@ -178,13 +178,13 @@ class NotFinite(Shop):
             )
 
     def ids_in_files(self) -> list[int]:
-        found = []
+        ids = []
         for path in (self.folder / "files").rglob("*.*"):
             if path.suffix == ".jsonl" and not any(part.startswith(".") for part in path.parts):
-                found += [json.loads(line)["id"] for line in path.read_text().splitlines()]
+                ids += [json.loads(line)["id"] for line in path.read_text().splitlines()]
             elif path.suffix == ".csv" and not any(part.startswith(".") for part in path.parts):
-                found += [int(line.split(",")[0]) for line in path.read_text().splitlines()[1:]]
-        return sorted(found)
+                ids += [int(line.split(",")[0]) for line in path.read_text().splitlines()[1:]]
+        return sorted(ids)
 
 
 def test_what_one_sink_cannot_keep_lands_in_the_others(database, tmp_path, namespace, spark, anywhere):

@@ -101,7 +101,7 @@ sinks:
             opened = project.pipelines([self.folder / "notes.yaml"])[0].open()
             return run_cycle(replace(opened, source=PickySource(opened.source)))
 
-    def kept(self) -> Sequence[StoredReject]:
+    def stored(self) -> Sequence[StoredReject]:
         with Project(load_project(self.folder), self.folder, spark=self.spark) as project:
             return project.pipelines([self.folder / "notes.yaml"])[0].rejects()
 
@@ -219,15 +219,15 @@ def test_a_failure_at_any_point_leaves_rejects_and_rows_together(picky, point, n
 
 def test_rejects_can_be_looked_at(picky):
     picky.write()
-    assert picky.kept() == []
+    assert picky.stored() == []
     picky.insert("a", "bad 1", "bad 2")
     picky.run()
-    assert [(one.reject.place, one.reject.payload) for one in picky.kept()] == [
+    assert [(one.reject.place, one.reject.payload) for one in picky.stored()] == [
         ({"row": 2}, b"bad 1"),
         ({"row": 3}, b"bad 2"),
     ]
     picky.write(f"iceberg: {{table: {picky.table}}}", more="rejects: lake.nowhere.{stream}")
-    assert picky.kept() == []
+    assert picky.stored() == []
 
 
 def test_a_replay_lands_what_can_be_kept_now_and_leaves_the_rest(picky):
@@ -236,7 +236,7 @@ def test_a_replay_lands_what_can_be_kept_now_and_leaves_the_rest(picky):
     picky.run()
     assert picky.replay() == Replayed(tried=3, landed=2, left=1)
     assert picky.landed() == ["a", "mended bad 1", "mended bad 2"]
-    assert [one.reject.payload for one in picky.kept()] == [b"bad, hopeless"]
+    assert [one.reject.payload for one in picky.stored()] == [b"bad, hopeless"]
     assert picky.run().outcome == "nothing new"
 
 
@@ -249,7 +249,7 @@ def test_a_replay_that_broke_off_is_finished_by_another(picky, point):
         picky.replay(FailAt(point, 1))
     assert picky.replay().left == 0
     assert picky.landed() == ["a", "mended bad 1", "mended bad 2"]
-    assert picky.kept() == []
+    assert picky.stored() == []
 
 
 def test_a_pipeline_without_a_lake_keeps_rejects_in_the_lake_all_the_same(picky, namespace):

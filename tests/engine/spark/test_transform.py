@@ -107,8 +107,8 @@ class TestOnSpark:
 
     def test_objects_that_are_replaced_are_passed_on_with_their_column(self, over):
         rows = memory_rows("objects", (table_of([1]),), objects=Objects("name", ("a",), "s3://b/"))
-        kept = over("SELECT name, id FROM rows", rows)
-        assert kept.objects == Objects("name", ("a",), "s3://b/")
+        narrowed = over("SELECT name, id FROM rows", rows)
+        assert narrowed.objects == Objects("name", ("a",), "s3://b/")
         assert over("SELECT id FROM rows").objects is None
         for without in ("SELECT id FROM rows", "SELECT id, name AS source FROM rows"):
             with pytest.raises(TransformFailed, match="leaves out or renames 'name'") as caught:

@@ -22,8 +22,10 @@ def listed(rows: list[tuple[int, int]]) -> pa.Table:
     return pa.table([keys.cast(pa.int64()), keys, keys, values, values], ["id", *KEY, *ROW])
 
 
-def ids(found: Differences) -> tuple[list[int], ...]:
-    return tuple(sorted(one.column("id").to_pylist()) for one in (found.missing, found.different, found.extra))
+def ids(differences: Differences) -> tuple[list[int], ...]:
+    return tuple(
+        sorted(one.column("id").to_pylist()) for one in (differences.missing, differences.different, differences.extra)
+    )
 
 
 @given(ROWS, ROWS)

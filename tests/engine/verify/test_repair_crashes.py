@@ -14,17 +14,17 @@ PASSAGES = ["land.before:1", "land.written:1", "land.published:1", "land.after:1
 
 @pytest.fixture
 def items(database, tmp_path, spark, namespace):
-    made = PostgresTable(database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "id"})
-    made.sql(
+    items = PostgresTable(database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "id"})
+    items.sql(
         "CREATE TABLE items (id bigint PRIMARY KEY, v text)",
         "INSERT INTO items SELECT n, 'v' || n FROM generate_series(1, 300) n",
     )
-    made.run()
-    made.lake("DELETE FROM {t} WHERE id IN (5, 6)")
-    made.lake("UPDATE {t} SET v = 'wrong' WHERE id = 7")
-    made.sql("DELETE FROM items WHERE id = 8")
-    yield made
-    made.close()
+    items.run()
+    items.lake("DELETE FROM {t} WHERE id IN (5, 6)")
+    items.lake("UPDATE {t} SET v = 'wrong' WHERE id = 7")
+    items.sql("DELETE FROM items WHERE id = 8")
+    yield items
+    items.close()
 
 
 @pytest.mark.parametrize("passage", PASSAGES)

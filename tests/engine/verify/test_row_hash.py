@@ -69,16 +69,16 @@ def the_same(one: object, other: object) -> bool:
 @settings(max_examples=150)
 @given(st.lists(ROW, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_neither_order_nor_batches_nor_slices_matter(rows, random):
-    whole = hashes(batch(rows))
+    expected = hashes(batch(rows))
     order = list(range(len(rows)))
     random.shuffle(order)
-    assert hashes(batch([rows[n] for n in order])) == [whole[n] for n in order]
-    assert [hashes(batch([row]))[0] for row in rows] == whole
+    assert hashes(batch([rows[n] for n in order])) == [expected[n] for n in order]
+    assert [hashes(batch([row]))[0] for row in rows] == expected
     cut = random.randrange(len(rows))
-    assert hashes(batch(rows).slice(cut)) == whole[cut:]
+    assert hashes(batch(rows).slice(cut)) == expected[cut:]
     names = list(NAMES)
     random.shuffle(names)
-    assert hashes(batch(rows), names) == whole
+    assert hashes(batch(rows), names) == expected
 
 
 @settings(max_examples=400)
@@ -101,8 +101,8 @@ def test_values_that_swap_their_rows_or_columns_are_seen():
 def test_texts_that_look_alike_are_not(value):
     others = ["", "a", "a\0", "\0", "\0\0", "a" * 8, "a" * 9, "a" * 256, "a" * 257, None]
     one = hashes(pa.record_batch({"t": pa.array([value], pa.string())}), ["t"])[0]
-    found = hashes(pa.record_batch({"t": pa.array(others, pa.string())}), ["t"])
-    assert [n for n, other in enumerate(found) if other == one] == [others.index(value)]
+    hash_values = hashes(pa.record_batch({"t": pa.array(others, pa.string())}), ["t"])
+    assert [n for n, other in enumerate(hash_values) if other == one] == [others.index(value)]
 
 
 def test_there_is_one_nan_and_two_zeros():
@@ -122,15 +122,15 @@ def test_sums_of_ranges_do_not_depend_on_how_rows_come(rows, count, data):
     keys, words = (np.array([row[n] for row in rows], kind) for n, kind in ((0, np.int64), (1, np.uint64)))
     ranges = Ranges.by_value("k", [(-1000, 10, 5), (5, 2**62, 50)], count)
     of = ranges.of(pa.record_batch({"k": keys}), (words, words))
-    whole, parts = RangeSums.empty(ranges.count), RangeSums.empty(ranges.count)
-    whole.add(of, (words, words))
+    total, parts = RangeSums.empty(ranges.count), RangeSums.empty(ranges.count)
+    total.add(of, (words, words))
     cut = data.draw(st.integers(0, len(rows)))
     for some in (slice(cut, None), slice(0, cut)):
         one = RangeSums.empty(ranges.count)
         one.add(of[some], (words[some], words[some]))
         parts.join(one)
-    assert not whole.differing(parts)
-    assert sum(int(value) for value in whole.values[1]) % 2**64 == sum(int(word) for word in words) % 2**64
+    assert not total.differing(parts)
+    assert sum(int(value) for value in total.values[1]) % 2**64 == sum(int(word) for word in words) % 2**64
     bounds = ranges.bounds(range(ranges.count))
     assert bounds == [(-(2**63), 2**63 - 1)]
     for number, key in zip(of, keys, strict=True):

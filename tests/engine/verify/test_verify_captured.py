@@ -26,10 +26,10 @@ class OftenRead(Load):
 
 @pytest.fixture
 def tables(database, tmp_path, namespace, spark):
-    made = CapturedTables(database, tmp_path, spark, namespace)
-    yield made
-    made.close()
-    made.drop_slot()
+    tables = CapturedTables(database, tmp_path, spark, namespace)
+    yield tables
+    tables.close()
+    tables.drop_slot()
 
 
 def differing(verified: VerifyReport) -> dict[tuple[str, str], dict]:

@@ -13,18 +13,18 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def items(database, tmp_path, spark, namespace) -> PostgresTable:
-    made = PostgresTable(
+    items = PostgresTable(
         database, tmp_path, spark, f"{namespace}.items", {"table": "public.items", "cursor": "changed_at"}
     )
-    made.sql(
+    items.sql(
         """CREATE TABLE items (id bigint PRIMARY KEY, name text, price numeric(12,2), weight double precision,
            flag boolean, day date, changed_at timestamptz NOT NULL DEFAULT clock_timestamp(), raw bytea)""",
         """INSERT INTO items SELECT n, CASE WHEN n % 7 > 0 THEN 'item ' || n END, n / 4.0, CASE WHEN n % 5 > 0 THEN n / 3.0 END,
            CASE WHEN n % 3 > 0 THEN n % 2 = 0 END, DATE '2026-01-01' + n, clock_timestamp(),
            CASE WHEN n % 4 > 0 THEN decode(lpad(to_hex(n), 8, '0'), 'hex') END FROM generate_series(1, 3000) n""",
     )
-    made.run()
-    return made
+    items.run()
+    return items
 
 
 def test_a_table_that_is_as_its_source_is_equal(items: PostgresTable):
@@ -174,8 +174,8 @@ def test_keys_of_every_type(name, database, tmp_path, spark, namespace):
     )
     items.run()
     assert items.verify().is_equal
-    gone, other = (1, 2) if name == "boolean" else (17, 33)
-    items.lake(f"DELETE FROM {{t}} WHERE seq = {gone}")
+    missing, other = (1, 2) if name == "boolean" else (17, 33)
+    items.lake(f"DELETE FROM {{t}} WHERE seq = {missing}")
     items.lake(f"UPDATE {{t}} SET v = NULL WHERE seq = {other}")
     verified = items.verify(ranges=5)
     assert verified.tables[0].counts == {"missing": 1, "different": 1, "extra": 0}

@@ -73,8 +73,8 @@ def everything_landed(customers: Bank, kafka: Service) -> TopicOracle:
 
 def check(customers: Bank, oracle: TopicOracle) -> None:
     wanted = sorted(tuple(row[name.strip()] for name in COLUMNS.split(",")) for row in oracle.rows.values())
-    found = customers.select(f"SELECT {COLUMNS} FROM {customers.namespace}.customer ORDER BY custkey")
-    assert found == wanted
+    rows = customers.select(f"SELECT {COLUMNS} FROM {customers.namespace}.customer ORDER BY custkey")
+    assert rows == wanted
     current = customers.select(
         f"SELECT {COLUMNS} FROM {customers.namespace}.customer_history WHERE is_current ORDER BY 1"
     )

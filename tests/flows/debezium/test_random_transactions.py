@@ -62,8 +62,8 @@ class Shaper:
     def statement(self, step: str, connection: psycopg.Connection) -> str:
         if step not in {"add", "drop", "rename"}:
             return step
-        found = connection.execute(f"SELECT * FROM {TABLE} LIMIT 0").description or ()
-        ours = [column.name for column in found if column.name.startswith("x")]
+        columns = connection.execute(f"SELECT * FROM {TABLE} LIMIT 0").description or ()
+        ours = [column.name for column in columns if column.name.startswith("x")]
         new = f"x{next(self._numbers)}"
         if step == "add" or not ours:
             return f"ALTER TABLE {TABLE} ADD {new} text"
@@ -77,10 +77,10 @@ class Shaper:
 def customers(
     connect: str, kafka: KafkaForTests, database: str, tmp_path: Path, spark: SparkSession, namespace: str
 ) -> Iterator[tuple[Bank, str]]:
-    with bank(connect, kafka.brokers, database, tmp_path, spark, namespace) as made:
-        made.execute(f"INSERT INTO {TABLE} (custkey) VALUES (1)")
-        made.follow()
-        yield made, kafka.brokers
+    with bank(connect, kafka.brokers, database, tmp_path, spark, namespace) as shop_bank:
+        shop_bank.execute(f"INSERT INTO {TABLE} (custkey) VALUES (1)")
+        shop_bank.follow()
+        yield shop_bank, kafka.brokers
 
 
 def follows(customers: tuple[Bank, str], examples: int) -> Callable[[], None]:

@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.timeout(300)]
 def customers(
     connect: str, kafka: KafkaForTests, database: str, tmp_path: Path, spark: SparkSession, namespace: str
 ) -> Iterator[Bank]:
-    with bank(connect, kafka.brokers, database, tmp_path, spark, namespace) as made:
-        yield made
+    with bank(connect, kafka.brokers, database, tmp_path, spark, namespace) as shop_bank:
+        yield shop_bank
 
 
 def insert(number: int, name: str, notes: str = LONG) -> str:

@@ -36,7 +36,7 @@ class TopicOracle:
         return oracle
 
     def apply(self, changes: list[tuple[Any, ...]]) -> None:
-        gone: dict[tuple[int, ...], dict[str, Any]] = {}
+        deleted: dict[tuple[int, ...], dict[str, Any]] = {}
         begun: dict[int, tuple[int, ...]] = {}
         seen = set()
         for position, _, _, message, payload in changes:
@@ -52,10 +52,10 @@ class TopicOracle:
             if payload["op"] == "d":
                 if key in begun:
                     self.versions.append((key, begun.pop(key), position))
-                gone[position] = self.rows.pop(key, {})
+                deleted[position] = self.rows.pop(key, {})
                 continue
             moved = any(name == "__debezium.oldkey" for name, _ in message.headers() or [])
-            before = gone[position] if moved else self.rows.get(key, {})
+            before = deleted[position] if moved else self.rows.get(key, {})
             after = payload["after"]
             kinds = {f["field"]: f for f in _after_fields(json.loads(message.value())["schema"])}
             row = {
@@ -82,15 +82,15 @@ def _messages(brokers: str, topic: str) -> list[Any]:
     )
     partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    found, left = [], set(partitions)
+    messages, left = [], set(partitions)
     while left:
         for message in consumer.consume(1000, timeout=0.1):
             if message.error() and message.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name for it
                 left.discard(message.partition())
             elif not message.error():
-                found.append(message)
+                messages.append(message)
     consumer.close()
-    return found
+    return messages
 
 
 def _position(payload: dict[str, Any]) -> tuple[int, ...]:
@@ -109,6 +109,6 @@ def _plain(value: Any, kind: dict[str, Any]) -> Any:
     if kind.get("name") == "io.debezium.time.Date":
         return dt.date(1970, 1, 1) + dt.timedelta(days=value)
     if kind.get("name") == "org.apache.kafka.connect.data.Decimal":
-        whole = int.from_bytes(base64.b64decode(value), "big", signed=True)
-        return Decimal(whole).scaleb(-int(kind["parameters"]["scale"]))
+        unscaled = int.from_bytes(base64.b64decode(value), "big", signed=True)
+        return Decimal(unscaled).scaleb(-int(kind["parameters"]["scale"]))
     return value

@@ -104,16 +104,16 @@ class NumberedMessages(World):
                 for p in partitions
             ]
         )
-        found: Counter = Counter()
+        counts: Counter = Counter()
         ended: set[int] = set()
         while len(ended) < len(partitions):
             for one in consumer.consume(1000, timeout=0.1):
                 if one.error() and one.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's name for it
                     ended.add(one.partition())
                 elif not one.error():
-                    found[one.partition(), one.offset(), json.loads(one.value())["n"]] += 1
+                    counts[one.partition(), one.offset(), json.loads(one.value())["n"]] += 1
         consumer.close()
-        return found
+        return counts
 
     def landed(self) -> Counter:
         if not self.has_table(self.table):

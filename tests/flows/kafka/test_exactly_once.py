@@ -26,9 +26,9 @@ LOADS = [
 @pytest.fixture
 def load(kafka, tmp_path, namespace, spark):
     topic = kafka.topic(partitions=PARTITIONS)
-    made = NumberedMessages(tmp_path, spark, kafka.brokers, topic, f"{namespace}.load")
-    yield made
-    made.close()
+    numbered = NumberedMessages(tmp_path, spark, kafka.brokers, topic, f"{namespace}.load")
+    yield numbered
+    numbered.close()
 
 
 @pytest.mark.parametrize(("messages", "kills", "window"), LOADS)

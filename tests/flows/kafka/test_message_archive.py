@@ -54,8 +54,8 @@ class Archive:
         return Counter((partition, offset) for partition, count in self._sent.items() for offset in range(count))
 
     def archived(self) -> list[tuple[str, list[dict]]]:
-        found = self.s3.files.get_file_info(fs.FileSelector(f"{self.bucket}/topics", recursive=True))
-        paths = sorted(info.path for info in found if info.is_file)
+        infos = self.s3.files.get_file_info(fs.FileSelector(f"{self.bucket}/topics", recursive=True))
+        paths = sorted(info.path for info in infos if info.is_file)
         texts = [(path, self.s3.files.open_input_stream(path).read().decode()) for path in paths]
         return [(path, [json.loads(line) for line in text.splitlines()]) for path, text in texts]
 

@@ -80,7 +80,7 @@ class JsonObjects(World):
     def in_lake(self) -> Counter[Row]:
         return Counter((self._key(url), n) for url, n in self.select(f"SELECT object_url, n FROM {self.table}"))
 
-    def aside(self) -> Counter[str]:
+    def rejects(self) -> Counter[str]:
         rejects = f"{self.table}__rejects"
         if not self.has_table(rejects):
             return Counter()
@@ -96,6 +96,6 @@ class JsonObjects(World):
 
     def check(self) -> None:
         assert self.in_lake() == self.expected()
-        assert set(self.aside()) == self.damaged
+        assert set(self.rejects()) == self.damaged
         expected = Counter({"landed": len(self.good), "aside": len(self.damaged)})
         assert self.standings() == +expected

@@ -58,7 +58,7 @@ def test_objects_that_were_set_aside_are_replayed_by_a_window(tmp_path, namespac
     objects.add(10, damaged=4)
     objects.catch_up()
     assert objects.replay() == Replayed(tried=4, landed=0, left=0, queued=4)
-    assert objects.aside() == {}
+    assert objects.rejects() == {}
     objects.catch_up()
     objects.check()  # tried and set aside once more
     objects.mend()

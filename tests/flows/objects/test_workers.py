@@ -18,17 +18,17 @@ SECONDS = 90
 
 @pytest.fixture
 def objects(database: str, tmp_path: Path) -> Iterator[TextObjects]:
-    made = TextObjects(tmp_path, store=database)
-    yield made
-    made.close()
+    objects = TextObjects(tmp_path, store=database)
+    yield objects
+    objects.close()
 
 
 @pytest.fixture
 def regions(database: str, tmp_path: Path) -> Iterator[list[TextObjects]]:
     """Four pipelines that share a store."""
-    made = [TextObjects(tmp_path, name=name, store=database) for name in ("north", "south", "east", "west")]
-    yield made
-    for one in made:
+    pipelines = [TextObjects(tmp_path, name=name, store=database) for name in ("north", "south", "east", "west")]
+    yield pipelines
+    for one in pipelines:
         one.close()
 
 

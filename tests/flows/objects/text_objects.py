@@ -24,9 +24,9 @@ class TextObjects(World):
 
     def put(self, keys: Sequence[str], content: str = "first") -> None:
         for key in keys:
-            whole = self.folder / f".{self.name}_{key}"
-            whole.write_text(f"{key} {content}\n")
-            whole.replace(self._objects / key)
+            temporary = self.folder / f".{self.name}_{key}"
+            temporary.write_text(f"{key} {content}\n")
+            temporary.replace(self._objects / key)
 
     def landed(self) -> Counter[str]:
         return Counter(row["value"] for row in self.published(f"out_{self.name}"))

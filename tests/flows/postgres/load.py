@@ -91,10 +91,10 @@ class DdlLoad:
 
     @staticmethod
     def _names(connection: psycopg.Connection) -> list[str]:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT attname FROM pg_attribute WHERE attrelid = 'shifting'::regclass AND attnum > 2 AND NOT attisdropped"
         )
-        return [name for (name,) in found]
+        return [name for (name,) in rows]
 
 
 class Load:

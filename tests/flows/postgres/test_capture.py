@@ -21,10 +21,10 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def tables(request, database, tmp_path, namespace, spark):
-    made = CapturedTables(database, tmp_path, spark, namespace, tables=getattr(request, "param", tuple(KEYS)))
-    yield made
-    made.close()
-    made.drop_slot()
+    tables = CapturedTables(database, tmp_path, spark, namespace, tables=getattr(request, "param", tuple(KEYS)))
+    yield tables
+    tables.close()
+    tables.drop_slot()
 
 
 def test_three_kinds_of_tables_follow_the_source(tables):

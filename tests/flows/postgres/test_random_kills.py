@@ -118,13 +118,13 @@ class Storm:
         tables.land_all()
         tables.check()
         for name, cut in self.cuts.items():
-            for table, held in cut.items():
+            for table, content in cut.items():
                 if table not in SHAPED:
-                    tables.check_table(table, held, name)
+                    tables.check_table(table, content, name)
                 elif self._tagged(table, name):
-                    tables.check_table(table, self._without_unseen(table, name, held), name)
+                    tables.check_table(table, self._without_unseen(table, name, content), name)
 
-    def _without_unseen(self, table: str, label: str, held: Content) -> Content:
+    def _without_unseen(self, table: str, label: str, content: Content) -> Content:
         """Without columns that were added before the label and dropped again before any row had a value in them.
 
         Neither the WAL nor a later look at the catalog shows such a column. It holds nothing but NULL.
@@ -132,13 +132,15 @@ class Storm:
         known = self._tables.spark.sql(
             f"SELECT * FROM {self._tables.namespace}.{table} VERSION AS OF '{label}'"
         ).columns
-        seen = [number for number, name in enumerate(held.columns) if name in known]
-        unseen = [number for number, name in enumerate(held.columns) if name not in known]
-        assert all(row[number] is None for row in held.rows for number in unseen), f"{table} {label}: {held.columns}"
+        seen = [number for number, name in enumerate(content.columns) if name in known]
+        unseen = [number for number, name in enumerate(content.columns) if name not in known]
+        assert all(row[number] is None for row in content.rows for number in unseen), (
+            f"{table} {label}: {content.columns}"
+        )
         rows: Counter[tuple[object, ...]] = Counter()
-        for row, times in held.rows.items():
+        for row, times in content.rows.items():
             rows[tuple(row[number] for number in seen)] += times
-        return Content([held.columns[number] for number in seen], rows)
+        return Content([content.columns[number] for number in seen], rows)
 
     def _tagged(self, table: str, label: str) -> bool:
         refs = self._tables.spark.sql(f"SELECT name FROM {self._tables.namespace}.{table}.refs")
@@ -156,25 +158,25 @@ def storm(kills: int, seed: int, rate: int, folder: Path, spark, namespace: str)
         where.mkdir()
         tables = CapturedTables(database, where, spark, namespace, more={**TPC_B, "shifting": ("id",)})
         tables.land_all()  # labels stand in the log, which begins with the slot
-        found = Storm(tables, server, seed, rate)
+        result = Storm(tables, server, seed, rate)
         try:
-            found.rage(kills)
+            result.rage(kills)
         finally:
             tables.close()
-        found.check()
-        return found
+        result.check()
+        return result
 
 
 @pytest.mark.timeout(400)
 def test_killed_at_random_all_tables_equal_the_source_at_every_label(tmp_path: Path, spark, namespace: str):
-    found = storm(2, 5, 100, tmp_path, spark, namespace)
-    assert len(found.cuts) == 2
-    assert found.interrupted
+    result = storm(2, 5, 100, tmp_path, spark, namespace)
+    assert len(result.cuts) == 2
+    assert result.interrupted
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(3))
 def test_twenty_kills_under_pgbench(tmp_path: Path, spark, namespace: str, seed: int):
-    found = storm(20, seed, 300, tmp_path, spark, namespace)
-    assert len(found.cuts) == 20
+    result = storm(20, seed, 300, tmp_path, spark, namespace)
+    assert len(result.cuts) == 20

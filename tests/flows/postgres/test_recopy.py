@@ -40,7 +40,7 @@ def lost(tables: CapturedTables, server: Service) -> None:
         connection.execute("CHECKPOINT")
 
 
-def made_again(tables: CapturedTables, server: Service) -> None:
+def recreated(tables: CapturedTables, server: Service) -> None:
     tables.drop_slot()
     Load(tables.database, 5).work(5)
     with psycopg.connect(tables.database, autocommit=True) as connection:
@@ -74,12 +74,12 @@ def snapshots(tables: CapturedTables) -> list[tuple]:
 
 
 @pytest.mark.parametrize(
-    ("accident", "told"),
-    [(lost, "is lost"), (made_again, "dropped and created again"), (restored, "restored from an older copy")],
+    ("accident", "message"),
+    [(lost, "is lost"), (recreated, "dropped and created again"), (restored, "restored from an older copy")],
     ids=["lost", "made-again", "restored"],
 )
 def test_it_is_noticed_before_anything_is_written_and_a_new_copy_is_the_way_out(
-    tables: CapturedTables, server: Service, accident: Callable[[CapturedTables, Service], None], told: str
+    tables: CapturedTables, server: Service, accident: Callable[[CapturedTables, Service], None], message: str
 ):
     tables.land_all()
     back_up(tables, server)
@@ -92,7 +92,7 @@ def test_it_is_noticed_before_anything_is_written_and_a_new_copy_is_the_way_out(
     for _ in range(2):
         result = tables.run()
         assert result.error
-        assert told in result.error.message
+        assert message in result.error.message
         assert "--to snapshot" in result.error.hint
     assert snapshots(tables) == before
     tables.rewind("snapshot")

@@ -50,8 +50,8 @@ LOOKALIKE = b"d\0\0\0\x10" + len(COLUMNS).to_bytes(2, "big") + b"\0\0\0\x08"
 
 
 def decimals(digits: int, places: int) -> st.SearchStrategy[decimal.Decimal]:
-    whole = st.integers(-(10**digits) + 1, 10**digits - 1)
-    return whole.map(lambda number: decimal.Decimal(number).scaleb(-places, EXACT))
+    unscaled = st.integers(-(10**digits) + 1, 10**digits - 1)
+    return unscaled.map(lambda number: decimal.Decimal(number).scaleb(-places, EXACT))
 
 
 VALUES = {
@@ -84,11 +84,11 @@ def table(url):
 
 
 def split(url: str, sql: str, columns: dict[str, tuple[str, str]] = COLUMNS, tuning: Tuning = DEFAULT) -> PostgresSplit:
-    kept = tuple(
+    expected = tuple(
         Column(name, kind, nullable=True, as_text=declared == "jsonb", is_jsonb=declared == "jsonb", declared=declared)
         for name, (declared, kind) in columns.items()
     )
-    return PostgresSplit(RowIdentity("t", kept, (), "id"), Secret(url), snapshot(url), sql, tuning=tuning)
+    return PostgresSplit(RowIdentity("t", expected, (), "id"), Secret(url), snapshot(url), sql, tuning=tuning)
 
 
 _HOLDERS: dict[str, psycopg.Connection] = {}
@@ -112,8 +112,8 @@ def adbc_rows(part: PostgresSplit) -> list[dict]:
     with adbc.connect(part.url.reveal()) as connection, connection.cursor() as cursor:
         cursor.execute("SET TimeZone = 'UTC'")
         cursor.execute(part.sql)
-        found = cursor.fetch_arrow_table()
-    storages = [column.cast(field.type) for column, field in zip(map(plain, found.columns), schema, strict=True)]
+        table = cursor.fetch_arrow_table()
+    storages = [column.cast(field.type) for column, field in zip(map(plain, table.columns), schema, strict=True)]
     return pa.table(storages, schema=schema).to_pylist()
 
 

@@ -17,8 +17,8 @@ def test_a_flag_beats_a_variable_and_that_beats_the_file(tmp_path: Path):
 
 
 def test_a_setting_that_came_from_its_variable_is_told_so(tmp_path: Path):
-    found = find_worker(None, {"HEADWATER_CONNECT__URL": "http://written:8083"}, WRITTEN, tmp_path)
-    assert found.origin == "HEADWATER_CONNECT__URL"
+    worker = find_worker(None, {"HEADWATER_CONNECT__URL": "http://written:8083"}, WRITTEN, tmp_path)
+    assert worker.origin == "HEADWATER_CONNECT__URL"
 
 
 def test_an_empty_variable_names_no_worker(tmp_path: Path):

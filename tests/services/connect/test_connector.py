@@ -36,8 +36,8 @@ def test_every_shape_is_the_same_connector(tmp_path, document):
 def test_several_connectors_stand_in_one_file_or_in_many(tmp_path):
     (tmp_path / "more.json").write_text(json.dumps({**FLAT, "name": "other"}))
     read(tmp_path, [FLAT, {**FLAT, "name": "second"}])
-    found = read_connectors([tmp_path / "shop.json", tmp_path / "more.json"])
-    assert [connector.name for connector in found] == ["shop", "second", "other"]
+    connectors = read_connectors([tmp_path / "shop.json", tmp_path / "more.json"])
+    assert [connector.name for connector in connectors] == ["shop", "second", "other"]
 
 
 def test_values_are_texts_as_they_are_written(tmp_path):

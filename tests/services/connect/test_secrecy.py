@@ -54,8 +54,8 @@ def test_differences_show_keys_and_no_secrets():
     written = {"host": "new", "database.password": "${PG}", "token": "geheim-neu", "port": "${PORT:-1}", "same": "s"}
     config = {**written, "database.password": "geheim-2", "port": "5432"}
     current = {"host": "old", "database.password": "geheim-1", "gone": "x", "port": "1", "same": "s", "name": "shop"}
-    found = differences(Connector("shop", {**config, "name": "shop"}, {**written, "name": "shop"}), current)
-    assert [(each.key, each.before, each.after) for each in found] == [
+    lines = differences(Connector("shop", {**config, "name": "shop"}, {**written, "name": "shop"}), current)
+    assert [(each.key, each.before, each.after) for each in lines] == [
         ("database.password", "****", "${PG}"),
         ("gone", "x", None),
         ("host", "old", "new"),

@@ -22,8 +22,10 @@ def test_names_are_made_of_the_connectors_name():
 
 
 def test_no_secret_is_in_a_template():
-    made = [postgres_template(CAPTURE), s3_template(TARGET, "confluent"), s3_template(TARGET, "aiven")]
-    secret = [value for one in made for key, value in one["config"].items() if "password" in key or "access.key" in key]
+    templates = [postgres_template(CAPTURE), s3_template(TARGET, "confluent"), s3_template(TARGET, "aiven")]
+    secret = [
+        value for one in templates for key, value in one["config"].items() if "password" in key or "access.key" in key
+    ]
     assert secret == [
         "${POSTGRESQL_PASSWORD}",
         "${AWS_ACCESS_KEY_ID}",

@@ -126,8 +126,8 @@ def test_signals_of_others_are_shown_whatever_they_hold():
         opened("c0"),
         ("5", "execute-snapshot", "[1]"),
     ]
-    found = signal_progress(rows)
-    assert [(one.id, one.kind, one.progress) for one in found] == [
+    progress = signal_progress(rows)
+    assert [(one.id, one.kind, one.progress) for one in progress] == [
         ("1", "", ""),
         ("2", "", "its data is not JSON: Debezium ignores it"),
         ("3", "", ""),

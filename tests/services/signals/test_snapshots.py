@@ -83,12 +83,12 @@ class Captured:
             consumer.close()
             return []
         consumer.subscribe([topic])
-        found = []
+        messages = []
         while (message := consumer.poll(20)) is not None and message.error() is None:
             if message.value():
-                found.append(json.loads(message.value()))
+                messages.append(json.loads(message.value()))
         consumer.close()
-        return found
+        return messages
 
 
 def ask(url: str, method: str = "GET", body: object = None):
@@ -158,11 +158,11 @@ def slot_is(admin: psycopg.Connection, name: str, *, active: bool) -> bool:
 
 
 def test_an_incremental_snapshot_brings_the_rows_that_the_filter_chooses(captured: Captured):
-    asked = captured.signal("snapshot", "public.orders", "public.dollar$", "--filter", "public.orders=state = 'DE'")
-    wait_until(lambda: captured.state(asked["id"]) == "COMPLETED", 90)
+    request = captured.signal("snapshot", "public.orders", "public.dollar$", "--filter", "public.orders=state = 'DE'")
+    wait_until(lambda: captured.state(request["id"]) == "COMPLETED", 90)
     assert sorted(row["id"] for row in captured.reads("orders")) == list(range(1, 21))
     assert [row["id"] for row in captured.reads("dollar_")] == [7]
-    status = captured.status(asked["id"])
+    status = captured.status(request["id"])
     assert status["notification"]["scanned"]["public.orders"] == "20 rows"
     assert status["chunks"]["read"] >= 3
     assert status["chunks"]["begun"] == status["chunks"]["read"]
@@ -170,8 +170,8 @@ def test_an_incremental_snapshot_brings_the_rows_that_the_filter_chooses(capture
 
 
 def test_a_partitioned_table_is_read_and_followed_under_its_own_name(captured: Captured):
-    asked = captured.signal("snapshot", "public.parts")
-    wait_until(lambda: captured.state(asked["id"]) == "COMPLETED", 90)
+    request = captured.signal("snapshot", "public.parts")
+    wait_until(lambda: captured.state(request["id"]) == "COMPLETED", 90)
     assert sorted(row["id"] for row in captured.reads("parts")) == [1, 2, 3]
     with psycopg.connect(captured.url, autocommit=True) as connection:
         connection.execute("UPDATE parts SET day = '2026-08-08' WHERE id = 3")
@@ -182,10 +182,10 @@ def test_a_partitioned_table_is_read_and_followed_under_its_own_name(captured: C
 
 
 def test_a_stop_stops(captured: Captured):
-    asked = captured.signal("snapshot", "public.big")
-    wait_until(lambda: captured.chunks(asked["id"]) > 3, 60)
+    request = captured.signal("snapshot", "public.big")
+    wait_until(lambda: captured.chunks(request["id"]) > 3, 60)
     captured.signal("stop", "public.big")
-    wait_until(lambda: captured.state(asked["id"]) == "ABORTED", 60)
+    wait_until(lambda: captured.state(request["id"]) == "ABORTED", 60)
     read = len(captured.reads("big"))
     assert 30 < read < 20000
     again = captured.signal("snapshot", "public.orders")
@@ -194,32 +194,32 @@ def test_a_stop_stops(captured: Captured):
 
 
 def test_a_pause_pauses_and_a_resumption_resumes(captured: Captured):
-    asked = captured.signal("snapshot", "public.long")
-    wait_until(lambda: captured.chunks(asked["id"]) > 3, 60)
+    request = captured.signal("snapshot", "public.long")
+    wait_until(lambda: captured.chunks(request["id"]) > 3, 60)
     captured.signal("pause")
-    wait_until(lambda: captured.state(asked["id"]) == "PAUSED", 60)
-    paused = captured.chunks(asked["id"])
+    wait_until(lambda: captured.state(request["id"]) == "PAUSED", 60)
+    paused = captured.chunks(request["id"])
     # Changes go on meanwhile, and bring no chunk along.
     with psycopg.connect(captured.url, autocommit=True) as connection:
         connection.execute("INSERT INTO orders VALUES (100, 'IT')")
     wait_until(lambda: any(event["op"] == "c" for event in captured.events("orders")), 60)
-    assert captured.chunks(asked["id"]) <= paused + 1
+    assert captured.chunks(request["id"]) <= paused + 1
     assert len(captured.reads("long")) < 8000
     captured.signal("resume")
-    wait_until(lambda: captured.state(asked["id"]) == "COMPLETED", 90)
+    wait_until(lambda: captured.state(request["id"]) == "COMPLETED", 90)
     assert {row["id"] for row in captured.reads("long")} == set(range(1, 8001))
 
 
 def test_a_paused_snapshot_is_stopped_when_it_is_resumed(captured: Captured):
-    asked = captured.signal("snapshot", "public.big")
-    wait_until(lambda: captured.chunks(asked["id"]) > 3, 60)
+    request = captured.signal("snapshot", "public.big")
+    wait_until(lambda: captured.chunks(request["id"]) > 3, 60)
     captured.signal("pause")
-    wait_until(lambda: captured.state(asked["id"]) == "PAUSED", 60)
-    paused = captured.chunks(asked["id"])
+    wait_until(lambda: captured.state(request["id"]) == "PAUSED", 60)
+    paused = captured.chunks(request["id"])
     captured.signal("stop")
     captured.signal("resume")
-    wait_until(lambda: captured.state(asked["id"]) == "ABORTED", 60)
-    assert captured.chunks(asked["id"]) <= paused + 2
+    wait_until(lambda: captured.state(request["id"]) == "ABORTED", 60)
+    assert captured.chunks(request["id"]) <= paused + 2
 
 
 def test_a_blocking_snapshot_reads_a_table_without_a_key(captured: Captured):

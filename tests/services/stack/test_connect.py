@@ -63,14 +63,14 @@ def first_value(brokers: str, topic: str):
     settings = {"bootstrap.servers": brokers, "group.id": topic, "auto.offset.reset": "earliest", "log_level": 0}
     consumer = Consumer({**settings, "topic.metadata.refresh.interval.ms": 200})
     consumer.subscribe([topic])
-    found: list[bytes] = []
+    payloads: list[bytes] = []
 
     def arrived() -> bool:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            found.append(message.value())
-        return bool(found)
+            payloads.append(message.value())
+        return bool(payloads)
 
     wait_until(arrived, 60)
     consumer.close()
-    return json.loads(found[0])
+    return json.loads(payloads[0])

@@ -23,9 +23,9 @@ def produce(brokers: str, topic: str, count: int, **security: str) -> None:
 def messages(brokers: str, topic: str, count: int) -> list[str]:
     consumer = Consumer({"bootstrap.servers": brokers, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = consumer.consume(count, timeout=30)
+    messages = consumer.consume(count, timeout=30)
     consumer.close()
-    return [message.value().decode() for message in found]
+    return [message.value().decode() for message in messages]
 
 
 def test_topics_of_the_shared_broker_are_the_tests_own(kafka: KafkaForTests):

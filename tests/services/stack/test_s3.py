@@ -16,8 +16,8 @@ def test_a_bucket_is_the_tests_own_and_keeps_objects(s3: S3ForTests, bucket: str
     with s3.files.open_output_stream(f"{bucket}/a/b") as stream:
         stream.write(b"content")
     assert s3.files.open_input_stream(f"{bucket}/a/b").read() == b"content"
-    (found,) = [info for info in s3.files.get_file_info(fs.FileSelector(bucket, recursive=True)) if info.is_file]
-    assert (found.path, found.size) == (f"{bucket}/a/b", 7)
+    (file_info,) = [info for info in s3.files.get_file_info(fs.FileSelector(bucket, recursive=True)) if info.is_file]
+    assert (file_info.path, file_info.size) == (f"{bucket}/a/b", 7)
 
 
 def test_moto_serves_where_versitygw_was_never_built(tmp_path, monkeypatch):

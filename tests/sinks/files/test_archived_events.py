@@ -28,7 +28,10 @@ def messages(events: list[dict]) -> pa.Table:
             "kafka_offset": pa.array(range(len(events)), pa.int64()),
             "kafka_key": pa.array([as_bytes(each["key"]) for each in events], pa.binary()).cast(pa.string()),
             "kafka_headers": pa.array(
-                [[{"name": name, "value": held.encode()} for name, held in each.get("headers", [])] for each in events],
+                [
+                    [{"name": name, "value": value.encode()} for name, value in each.get("headers", [])]
+                    for each in events
+                ],
                 HEADERS,
             ),
         }

@@ -57,18 +57,18 @@ def window(start: dict[int, int], end: dict[int, int]) -> Window:
 
 
 def sink(folder: Path, **settings) -> MessageFilesSink:
-    made = open_files(FilesSinkSettings(path="out", layout="connect", **settings), "1:files", folder, S3Settings())
-    assert isinstance(made, MessageFilesSink)
-    return made
+    opened = open_files(FilesSinkSettings(path="out", layout="connect", **settings), "1:files", folder, S3Settings())
+    assert isinstance(opened, MessageFilesSink)
+    return opened
 
 
-def land(made: MessageFilesSink, *tables: pa.Table, at: Window | None = None, **attempt):
-    return made.land(attempt_at(at or window({0: 0}, {0: 100}), **attempt), memory_rows("orders", tables))
+def land(target: MessageFilesSink, *tables: pa.Table, at: Window | None = None, **attempt):
+    return target.land(attempt_at(at or window({0: 0}, {0: 100}), **attempt), memory_rows("orders", tables))
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    found = (path for path in (folder / "out").rglob("*") if path.is_file())
-    return {str(path.relative_to(folder / "out")): path.read_bytes() for path in sorted(found)}
+    files = (path for path in (folder / "out").rglob("*") if path.is_file())
+    return {str(path.relative_to(folder / "out")): path.read_bytes() for path in sorted(files)}
 
 
 def test_a_line_holds_the_whole_message_as_aivens_sink_writes_it(tmp_path):
@@ -91,7 +91,7 @@ def test_a_value_alone_is_kept_byte_for_byte_as_confluents_sink_writes_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected"),
     [
         ("plain text", '"plain text"'),
         ('say "hi"\n', '"say \\"hi\\"\\n"'),
@@ -107,23 +107,23 @@ def test_a_value_alone_is_kept_byte_for_byte_as_confluents_sink_writes_it(tmp_pa
         ("[" * 100_000, json.dumps("[" * 100_000)),
     ],
 )
-def test_what_is_json_stays_as_it_is_and_other_text_becomes_a_json_text(tmp_path, value, shown):
+def test_what_is_json_stays_as_it_is_and_other_text_becomes_a_json_text(tmp_path, value, expected):
     land(sink(tmp_path), messages('{"before":0}', value, '{"after":0}'))
     (content,) = files(tmp_path).values()
     first, line, last, end = content.decode().split("\n")
-    assert line.startswith(f'{{"key":null,"value":{shown},"offset":1,"partition":0,')
+    assert line.startswith(f'{{"key":null,"value":{expected},"offset":1,"partition":0,')
     json.loads(line)
     assert (json.loads(first)["value"], json.loads(last)["value"], end) == ({"before": 0}, {"after": 0}, "")
 
 
 def test_files_are_cut_by_offsets_of_the_window_and_named_by_the_first(tmp_path):
-    made = sink(tmp_path, fields="value", file_offsets=3)
+    target = sink(tmp_path, fields="value", file_offsets=3)
     tables = [
         messages(*"abcd", first=10),
         messages(*"efg", first=14),
         messages(*"xy", partition=1, first=10_000_000_000),
     ]
-    land(made, *tables, at=window({0: 10, 1: 10_000_000_000}, {0: 17, 1: 10_000_000_002}))
+    land(target, *tables, at=window({0: 10, 1: 10_000_000_000}, {0: 17, 1: 10_000_000_002}))
     assert files(tmp_path) == {
         "orders/partition=0/orders+0+0000000010.json": b"a\nb\nc\n",
         "orders/partition=0/orders+0+0000000013.json": b"d\ne\nf\n",
@@ -144,12 +144,12 @@ def test_offsets_without_a_message_leave_names_and_cuts_as_they_are(tmp_path):
 @pytest.mark.parametrize("cuts", [[6], [1, 5], [2, 2, 2], [1, 1, 1, 1, 1, 1]])
 def test_the_same_window_gives_the_same_files_however_it_is_split(tmp_path, cuts):
     """G2, G5: another machine has other cores, and so other splits."""
-    whole, at = messages(*"abcdef", first=7), window({0: 7}, {0: 13})
-    land(sink(tmp_path, file_offsets=4), whole, at=at)
+    everything, at = messages(*"abcdef", first=7), window({0: 7}, {0: 13})
+    land(sink(tmp_path, file_offsets=4), everything, at=at)
     before = written(tmp_path)
     parts, begin = [], 0
     for size in cuts:
-        parts.append(whole.slice(begin, size))
+        parts.append(everything.slice(begin, size))
         begin += size
     land(sink(tmp_path, file_offsets=4), *parts, at=at, run="run-2", epoch=2)
     assert written(tmp_path) == before, "not even the time has changed"
@@ -188,16 +188,16 @@ def test_what_has_no_line_is_set_aside_and_the_rest_lands(tmp_path, fields, valu
     """G8"""
     rejects = MemoryRejects()
     table = messages(b'{"n":1}', value, b'{"n":3}', kind=pa.binary())
-    made = sink(tmp_path, fields=fields)
+    target = sink(tmp_path, fields=fields)
     attempt = attempt_at(window({0: 0}, {0: 3}), rejects=rejects)
     rows = memory_rows("orders", (table,), key=("kafka_partition", "kafka_offset"))
-    assert made.land(attempt, rows).rows == 2
+    assert target.land(attempt, rows).rows == 2
     (reject,) = rejects.rejects
     assert reason in reject.reason
     assert json.loads(str(reject.place["row"])) == {"kafka_partition": 0, "kafka_offset": 1}
     assert b'{"n":1}' in next(iter(files(tmp_path).values()))
     with pytest.raises(ValueNotKept, match=reason):
-        land(made, table)
+        land(target, table)
 
 
 def test_bytes_that_are_no_text_are_kept_as_a_line_of_their_own(tmp_path):
@@ -221,9 +221,9 @@ def test_a_kill_is_repaired_by_landing_again(tmp_path, point):
     )
     assert done.returncode == -signal.SIGKILL
     assert len(files(tmp_path)) == (3 if point == "land.published" else 0)
-    made = sink(tmp_path, file_offsets=2)
-    assert made.landed(attempt_at(window({0: 0}, {0: 100})), "orders") is None
-    land(made, messages(*"abcde"), run="run-2", epoch=2)
+    target = sink(tmp_path, file_offsets=2)
+    assert target.landed(attempt_at(window({0: 0}, {0: 100})), "orders") is None
+    land(target, messages(*"abcde"), run="run-2", epoch=2)
     offsets = [json.loads(line)["offset"] for content in files(tmp_path).values() for line in content.splitlines()]
     assert offsets == [0, 1, 2, 3, 4]
 
@@ -286,10 +286,10 @@ def replaced_in_turns(destination: Destination) -> bytes | None:
 
 
 def test_a_replay_of_a_reject_replaces_no_file_that_begins_with_its_offset(tmp_path):
-    made = sink(tmp_path, fields="value")
-    land(made, messages(*"abc"))
+    target = sink(tmp_path, fields="value")
+    land(target, messages(*"abc"))
     replay = replace(window({0: 3}, {0: 3}), part="replay-1")
-    land(made, messages("a again"), at=replay)
+    land(target, messages("a again"), at=replay)
     assert list(files(tmp_path)) == [
         f"orders/partition=0/orders+0+0000000000-{replay.id[:8]}.json",
         "orders/partition=0/orders+0+0000000000.json",
@@ -323,28 +323,28 @@ def settings_of(s3: S3ForTests) -> S3Settings:
 
 def test_a_bucket_is_reached_by_the_projects_settings(s3: S3ForTests, bucket: str):
     path = f"s3://{bucket}/raw/topics"
-    made = open_files(
+    target = open_files(
         FilesSinkSettings(path=path, layout="connect", file_offsets=2), "1:files", Path(), settings_of(s3)
     )
     at = window({0: 0}, {0: 3})
-    landing = made.land(attempt_at(at), memory_rows("orders", (messages("{}", "[]", "1"),)))
+    landing = target.land(attempt_at(at), memory_rows("orders", (messages("{}", "[]", "1"),)))
     assert landing.proof == {"published": f"{path}/orders", "files": 2}
     names = [f"{bucket}/raw/topics/orders/partition=0/orders+0+000000000{n}.json" for n in (0, 2)]
     before = [s3.files.get_file_info(name).mtime_ns for name in names]
     lines = b"".join(s3.files.open_input_stream(name).read() for name in names)
     assert [json.loads(line)["value"] for line in lines.splitlines()] == [{}, [], 1]
     wait_until(lambda: time.time_ns() > max(before) + 1_100_000_000)  # servers know whole seconds
-    made.land(attempt_at(at, epoch=2), memory_rows("orders", (messages("{}", "[]", "1"),)))
+    target.land(attempt_at(at, epoch=2), memory_rows("orders", (messages("{}", "[]", "1"),)))
     assert [s3.files.get_file_info(name).mtime_ns for name in names] == before, "what is the same is not written again"
-    made.land(attempt_at(at, epoch=3), memory_rows("orders", (messages("{}", "[]", "other"),)))
+    target.land(attempt_at(at, epoch=3), memory_rows("orders", (messages("{}", "[]", "other"),)))
     assert json.loads(s3.files.open_input_stream(names[1]).read())["value"] == "other"
 
 
 def test_a_bucket_that_is_not_there_or_not_ours_is_one_clear_sentence(s3: S3ForTests, bucket: str):
     def to(path: str, **settings) -> None:
-        made = settings_of(s3).model_copy(update=settings)
+        changed = settings_of(s3).model_copy(update=settings)
         rows = memory_rows("orders", (messages("{}"),))
-        sink = open_files(FilesSinkSettings(path=path, layout="connect"), "1:files", Path(), made)
+        sink = open_files(FilesSinkSettings(path=path, layout="connect"), "1:files", Path(), changed)
         sink.land(attempt_at(window({0: 0}, {0: 1})), rows)
 
     with pytest.raises(SinkUnreachable, match="cannot write to s3://nowhere-at-all/x: NoSuchBucket"):
@@ -360,19 +360,19 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_one_clear_sentence(s3: S3ForT
 @pytest.mark.parametrize("form", ["parquet", "json"])
 def test_windows_land_in_a_bucket_by_the_same_settings(s3: S3ForTests, bucket: str, form: str):
     settings = FilesSinkSettings(path=f"s3://{bucket}/landed", format=form, s3=settings_of(s3))
-    made = open_files(settings, "1:files", Path(), S3Settings())
-    assert isinstance(made, FilesSink)
+    target = open_files(settings, "1:files", Path(), S3Settings())
+    assert isinstance(target, FilesSink)
     at = attempt_at(window_up_to(10))
-    assert made.landed(at, "orders") is None
-    made.land(at, memory_rows("orders", (table_of([1, 2]),)))
-    assert made.landed(at, "orders").rows == 2
+    assert target.landed(at, "orders") is None
+    target.land(at, memory_rows("orders", (table_of([1, 2]),)))
+    assert target.landed(at, "orders").rows == 2
     manifest = s3.files.open_input_stream(f"{bucket}/landed/orders/_manifests/{at.window.id}.json").read()
     assert json.loads(manifest)["rows"] == 2
     files = [f"{bucket}/landed/orders/data/{part['name']}" for part in json.loads(manifest)["files"]]
     assert [s3.files.get_file_info(name).size for name in files] == [
         part["bytes"] for part in json.loads(manifest)["files"]
     ]
-    made.land(at, memory_rows("orders", (table_of([1, 2]),)))
+    target.land(at, memory_rows("orders", (table_of([1, 2]),)))
     assert len(s3.files.get_file_info(fs.FileSelector(f"{bucket}/landed/orders/data"))) == 1, "nothing is written again"
 
 
@@ -392,8 +392,8 @@ def test_the_first_manifest_of_a_window_in_a_bucket_stays(s3: S3ForTests, bucket
 def test_a_file_that_is_not_finished_does_not_appear_in_a_bucket(s3: S3ForTests, bucket: str):
     destination = open_destination(f"s3://{bucket}/a", Path(), settings_of(s3))
     destination.create("half.json").write(b"half")
-    whole = destination.create("whole.json")
-    whole.write(b"whole")
-    assert destination.finish(whole, "whole.json") == 5
+    complete = destination.create("whole.json")
+    complete.write(b"whole")
+    assert destination.finish(complete, "whole.json") == 5
     names = [file.base_name for file in s3.files.get_file_info(fs.FileSelector(f"{bucket}/a"))]
     assert names == ["whole.json"]

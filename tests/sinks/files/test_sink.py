@@ -42,10 +42,10 @@ def files_sink(folder: Path, **settings) -> FilesSink:
 def readable(folder: Path, stream: str = "orders") -> list[Path]:
     """The files that a reader counts: whole window folders, and what manifests name."""
     root = folder / "out" / folder_name(stream)
-    found = sorted(root.glob("window=*/part-*"))
+    files = sorted(root.glob("window=*/part-*"))
     for manifest in sorted(root.glob("_manifests/*.json")):
-        found += [root / "data" / part["name"] for part in json.loads(manifest.read_bytes())["files"]]
-    return found
+        files += [root / "data" / part["name"] for part in json.loads(manifest.read_bytes())["files"]]
+    return files
 
 
 def ids(folder: Path, stream: str = "orders") -> list[int]:
@@ -58,11 +58,11 @@ def everything_in(folder: Path) -> set[Path]:
 
 @pytest.mark.parametrize("publish", MODES)
 def test_a_window_lands_as_parquet_with_its_exact_types(tmp_path, publish):
-    told = []
+    reported = []
     landing = files_sink(tmp_path, publish=publish).land(
-        attempt_at(WINDOW, progress=told.append), memory_rows("orders", (table_of([1, 2]), table_of([3])))
+        attempt_at(WINDOW, progress=reported.append), memory_rows("orders", (table_of([1, 2]), table_of([3])))
     )
-    assert (landing.rows, sum(told), ids(tmp_path)) == (3, 3, [1, 2, 3])
+    assert (landing.rows, sum(reported), ids(tmp_path)) == (3, 3, [1, 2, 3])
     assert pq.ParquetFile(readable(tmp_path)[0]).schema_arrow.equals(table_of([]).schema)
     assert landing.window == WINDOW.id
 
@@ -71,9 +71,9 @@ def test_the_default_layout_is_one_folder_per_window(tmp_path):
     sink = files_sink(tmp_path)
     for end in (10, 20):
         sink.land(attempt_at(window_up_to(end)), memory_rows("public.orders", (table_of([end]),)))
-    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
     windows = sorted(window_up_to(end).id for end in (10, 20))
-    assert found == [f"out/public.orders/window={window}/part-00000.parquet" for window in windows]
+    assert files == [f"out/public.orders/window={window}/part-00000.parquet" for window in windows]
 
 
 def test_a_stream_in_the_path_stands_where_it_is_written(tmp_path):
@@ -379,19 +379,19 @@ def test_splits_of_unknown_size_land_through_spark_tasks(tmp_path, spark, publis
 
 @pytest.mark.spark
 def test_rows_are_told_while_tasks_still_write_them(tmp_path, spark):
-    told = []
+    reported = []
 
     def hear(rows: int) -> None:
-        told.append(rows)
-        if len(told) == 3:
+        reported.append(rows)
+        if len(reported) == 3:
             (tmp_path / "enough").touch()
 
     batch = table_of(range(100)).to_batches()[0]
     splits = (TrickleSplit(batch, tmp_path / "enough"), TrickleSplit(batch, tmp_path / "enough"))
     attempt = attempt_at(WINDOW, spark=lambda: spark, progress=hear)
     landing = files_sink(tmp_path).land(attempt, Rows("orders", batch.schema, splits=splits))
-    assert sum(told) == landing.rows == len(ids(tmp_path))
-    assert min(told) > 0
+    assert sum(reported) == landing.rows == len(ids(tmp_path))
+    assert min(reported) > 0
 
 
 @pytest.mark.spark

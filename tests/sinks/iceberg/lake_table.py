@@ -64,13 +64,13 @@ class LakeTable:
         return self.sink(**settings).land(self.attempt(number), rows)
 
     def rows(self) -> list[dict[str, Any]]:
-        found = [row.asDict() for row in self.spark.sql(f"SELECT * FROM {self.table}").collect()]
-        return sorted(found, key=lambda row: (row.get("id") or 0, repr(row)))
+        rows = [row.asDict() for row in self.spark.sql(f"SELECT * FROM {self.table}").collect()]
+        return sorted(rows, key=lambda row: (row.get("id") or 0, repr(row)))
 
     def snapshots(self) -> list[dict[str, str]]:
         """The summaries of main's history, oldest first."""
-        found = self.spark.sql(f"SELECT summary FROM {self.table}.snapshots ORDER BY committed_at").collect()
-        return [dict(row.summary) for row in found]
+        snapshots = self.spark.sql(f"SELECT summary FROM {self.table}.snapshots ORDER BY committed_at").collect()
+        return [dict(row.summary) for row in snapshots]
 
     def refs(self) -> set[str]:
         return {row.name for row in self.spark.sql(f"SELECT name FROM {self.table}.refs").collect()}
@@ -81,8 +81,8 @@ class LakeTable:
         return {path.name for path in folder.rglob("*") if path.suffix in {".parquet", ".puffin"}}
 
     def referenced(self) -> set[str]:
-        found = self.spark.sql(f"SELECT file_path FROM {self.table}.all_files").collect()
-        return {row.file_path.rsplit("/", 1)[1] for row in found}
+        files = self.spark.sql(f"SELECT file_path FROM {self.table}.all_files").collect()
+        return {row.file_path.rsplit("/", 1)[1] for row in files}
 
 
 def orders(ids: Iterable[int], text: str = "new", seq: int = 1, **options: Any) -> Rows:
@@ -112,8 +112,8 @@ def objects(
     contents: Mapping[str, Iterable[int]], earlier: Iterable[str] = (), text: str = "new", **options: Any
 ) -> Rows:
     """Rows of objects, by their names: id, note, object_url. Those in `earlier` were landed before."""
-    found = [(n, f"{text} {n}", url_of(name)) for name, ids in contents.items() for n in ids]
-    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    rows = [(n, f"{text} {n}", url_of(name)) for name, ids in contents.items() for n in ids]
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
     schema = pa.schema([("id", pa.int64()), ("note", pa.string()), ("object_url", pa.string())])
     table = pa.table(
         [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema

@@ -37,15 +37,15 @@ WIDENED = {("int", "long"), ("float", "double"), ("decimal(9, 2)", "decimal(12, 
 @pytest.mark.parametrize(("table", "rows"), list(itertools.product(TYPES, TYPES)))
 def test_a_type_fits_is_widened_or_is_refused(table: str, rows: str) -> None:
     have = table_schema(pa.schema([("c", TYPES[table])]), ())
-    found = plan_evolution(have, pa.schema([("c", TYPES[rows])]))
+    evolution = plan_evolution(have, pa.schema([("c", TYPES[rows])]))
     if table == rows or (rows, table) in WIDENED:
-        assert found == Evolution()
+        assert evolution == Evolution()
     elif (table, rows) in WIDENED:
-        assert found == Evolution(widen=(("c", rows),))
+        assert evolution == Evolution(widen=(("c", rows),))
     else:
-        assert not found.changes
-        assert len(found.refusals) == 1
-        assert "'c' is" in found.refusals[0]
+        assert not evolution.changes
+        assert len(evolution.refusals) == 1
+        assert "'c' is" in evolution.refusals[0]
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,10 @@ def test_each_kind_of_column_reads_back_exactly(kind, data):
     arrow, values = KINDS[kind]
     some = data.draw(st.lists(st.none() | values, min_size=1, max_size=20))
     for nullable, chosen in ((True, some), (False, [value for value in some if value is not None])):
-        given_values = [value.bytes if isinstance(value, uuid.UUID) else value for value in chosen]
-        batch = pa.record_batch([pa.array(given_values, arrow)], schema=pa.schema([pa.field("c", arrow, nullable)]))
+        plain_values = [value.bytes if isinstance(value, uuid.UUID) else value for value in chosen]
+        batch = pa.record_batch([pa.array(plain_values, arrow)], schema=pa.schema([pa.field("c", arrow, nullable)]))
         schema = avro_schema(batch.schema, "t")
-        assert [read(made, schema)["c"] for made in AvroValues(schema)(batch)] == chosen
+        assert [read(message, schema)["c"] for message in AvroValues(schema)(batch)] == chosen
 
 
 def test_a_slice_of_a_batch_gives_its_own_rows():
@@ -80,9 +80,9 @@ def test_the_first_window_writes_the_schema_and_readers_use_it(kafka, tmp_path):
     for end in (10, 20):
         sink.land(attempt_at(window_up_to(end)), memory_rows("orders", (table,), key=("id",)))
     schema = json.loads((tmp_path / "schemas/orders.avsc").read_text())
-    found = read_topic(kafka, topic)
-    assert [message.key for message in found] == [b"1", b"2"] * 2
-    assert [read(message.value, schema) for message in found] == table.to_pylist() * 2
+    messages = read_topic(kafka, topic)
+    assert [message.key for message in messages] == [b"1", b"2"] * 2
+    assert [read(message.value, schema) for message in messages] == table.to_pylist() * 2
 
 
 def agreed(tmp_path, columns: pa.Schema, fields: list) -> dict:

@@ -44,12 +44,12 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_column_has_one_exact_form(kind):
     values, texts = zip(*KINDS[kind], strict=True)
-    for given_values, expected in (
+    for inputs, expected in (
         (list(values), [f'{{"c":{text}}}' for text in texts]),
         ([None, *values, None], ['{"c":null}', *(f'{{"c":{text}}}' for text in texts), '{"c":null}']),
     ):
-        batch = pa.record_batch({"c": pa.array(given_values, arrow_type(kind))})
-        assert [made.decode() for made in json_objects(batch).to_pylist()] == expected
+        batch = pa.record_batch({"c": pa.array(inputs, arrow_type(kind))})
+        assert [message.decode() for message in json_objects(batch).to_pylist()] == expected
 
 
 def test_every_kind_of_the_sql_sources_is_tried_above():

@@ -77,9 +77,9 @@ def test_from_sql_to_kafka_no_java_is_needed(content, database, kafka, topic):
     second = json.loads(headwater(content, "run", "content.yaml", "--once", "--json").stdout)
     assert second["sinks"][1]["sink"] == "2:kafka"
     assert second["sinks"][1]["rows"] == 1
-    found = read_topic(kafka, topic)
-    assert len(found) == 4
-    newest = next(read for read in found if read.row["state"] == "archived")
+    messages = read_topic(kafka, topic)
+    assert len(messages) == 4
+    newest = next(read for read in messages if read.row["state"] == "archived")
     assert newest.key.decode() == newest.row["id"]
     assert newest.headers["headwater.run"] == second["run"]
 
@@ -105,10 +105,10 @@ def test_a_failure_after_kafka_does_not_repeat_what_kafka_has(content, database,
     insert(database, "archived")
     landed = run()
     assert (landed.outcome, landed.recovered) == ("landed", True)
-    found = read_topic(kafka, topic)
+    messages = read_topic(kafka, topic)
     table = spark.sql(f"SELECT CAST(id AS string) AS id, seq, state, state_code FROM {namespace}.content").collect()
-    assert len(found) == len(table) == 4
-    by_key = {read.key.decode(): read.row for read in found}
+    assert len(messages) == len(table) == 4
+    by_key = {read.key.decode(): read.row for read in messages}
     assert by_key == {row["id"]: row.asDict() for row in table}
     assert {row["state_code"] for row in by_key.values()} == {"DRAFT", "SENT", "READ", "ARCHIVED"}
     assert run().outcome == "nothing new"

@@ -86,12 +86,12 @@ def test_a_crash_leaves_repeats_that_their_positions_give_away(kafka, database, 
         connection.execute("CREATE INDEX by_note ON orders (note, n DESC)")
         connection.execute("CLUSTER orders USING by_note")
     finish(tmp_path)
-    found = read_topic(kafka, topic)
+    messages = read_topic(kafka, topic)
     sent_before = 0 if point == "land.written" else 550 if not key else 500
-    assert len(found) == sent_before + (700 if key else 750)
+    assert len(messages) == sent_before + (700 if key else 750)
     with psycopg.connect(database) as connection:
         expected = Counter(connection.execute("SELECT n, id, note FROM orders").fetchall())
-    rows = [read.row for read in without_repeats(found)]
+    rows = [read.row for read in without_repeats(messages)]
     assert Counter((row["n"], row["id"], row["note"]) for row in rows) == expected
 
 
@@ -141,13 +141,13 @@ def test_a_task_that_fails_after_others_have_sent_leaves_repeats_of_the_same_pos
 
 def test_the_position_of_a_row_is_its_pipelines_streams_and_windows_own():
     value = b'{"id":1}'
-    made = {
+    outcome = {
         scheme_for(pipeline, stream, window, unique=True, keyed=True).digest(value)
         for pipeline in ("a", "b")
         for stream in ("s", "t")
         for window in ("1", "2")
     }
-    assert len(made) == 8
+    assert len(outcome) == 8
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=40), max_size=12))

@@ -19,18 +19,18 @@ def test_each_row_is_one_message_with_key_value_and_origin(kafka):
     counts = []
     rows = memory_rows("cms.orders", (table_of([1, 2]), table_of([3])), key=("id",))
     landing = kafka_sink(kafka, topic).land(attempt_at(WINDOW, progress=counts.append), rows)
-    found = read_topic(kafka, topic)
+    messages = read_topic(kafka, topic)
     assert (landing.rows, sum(counts), landing.proof) == (3, 3, {"topic": topic})
-    assert [read.key for read in found] == [b"1", b"2", b"3"]
-    assert found[0].row == {"id": 1, "name": "name 1", "at": "2023-11-14T22:13:20.000001Z"}
-    position = found[0].headers.pop("headwater.position")
-    assert found[0].headers == {
+    assert [read.key for read in messages] == [b"1", b"2", b"3"]
+    assert messages[0].row == {"id": 1, "name": "name 1", "at": "2023-11-14T22:13:20.000001Z"}
+    position = messages[0].headers.pop("headwater.position")
+    assert messages[0].headers == {
         "headwater.pipeline": "shop",
         "headwater.stream": "cms.orders",
         "headwater.run": "run-1",
         "headwater.window": WINDOW.id,
     }
-    assert len({position, *(read.position for read in found[1:])}) == 3
+    assert len({position, *(read.position for read in messages[1:])}) == 3
 
 
 def test_the_key_can_be_other_columns_or_none(kafka):
@@ -68,12 +68,12 @@ def murmur2(data: bytes) -> int:
     """As in org.apache.kafka.common.utils.Utils: a specification, so written out here."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = (0x9747B28C ^ len(data)) & mask
-    whole = len(data) // 4 * 4
-    for start in range(0, whole, 4):
+    aligned = len(data) // 4 * 4
+    for start in range(0, aligned, 4):
         k = int.from_bytes(data[start : start + 4], "little") * m & mask
         h = (h * m & mask) ^ ((k ^ (k >> 24)) * m & mask)
-    if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    if aligned < len(data):
+        h = (h ^ int.from_bytes(data[aligned:], "little")) * m & mask
     h = (h ^ (h >> 13)) * m & mask
     return h ^ (h >> 15)
 
@@ -164,13 +164,13 @@ def test_a_large_window_is_sent_by_sparks_tasks(kafka, spark, as_frame):
     rows = spark_rows(splits) if as_frame else splits
     attempt = attempt_at(WINDOW, spark=lambda: spark, progress=counts.append)
     landing = kafka_sink(kafka, topic).land(attempt, rows)
-    found = read_topic(kafka, topic)
+    messages = read_topic(kafka, topic)
     assert (landing.rows, sum(counts)) == (1500, 1500)
-    assert sorted(int(read.key) for read in found) == list(range(1500))
+    assert sorted(int(read.key) for read in messages) == list(range(1500))
     # Positions are those that a small window would have had: who sends does not matter.
     small = kafka.topic(partitions=3)
     kafka_sink(kafka, small).land(attempt_at(WINDOW), memory_rows("orders", (table_of(range(1500)),), key=("id",)))
-    assert {read.position for read in read_topic(kafka, small)} == {read.position for read in found}
+    assert {read.position for read in read_topic(kafka, small)} == {read.position for read in messages}
 
 
 def test_messages_of_others_in_the_topic_are_left_alone(kafka):

@@ -35,7 +35,7 @@ def read_topic(kafka: KafkaForTests, topic: str) -> list[ReadMessage]:
     """Partition by partition, each in order."""
     options = {"group.id": "reader", "enable.auto.commit": False, "fetch.wait.max.ms": 10}
     consumer = Consumer({"bootstrap.servers": kafka.brokers, **options})
-    found = []
+    messages = []
     for partition in sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions):
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
         consumer.assign([TopicPartition(topic, partition, first)])
@@ -45,9 +45,9 @@ def read_topic(kafka: KafkaForTests, topic: str) -> list[ReadMessage]:
             assert message.error() is None
             first = message.offset() + 1
             headers = {name: value.decode() for name, value in message.headers() or []}
-            found.append(ReadMessage(message.key(), message.value(), headers, partition))
+            messages.append(ReadMessage(message.key(), message.value(), headers, partition))
     consumer.close()
-    return found
+    return messages
 
 
 def kafka_sink(kafka: KafkaForTests, topic: str, folder: Path = Path(), **settings) -> KafkaSink:

@@ -30,14 +30,14 @@ def recorded_mysql(mode: str) -> list[dict]:
     """Events of Debezium 3.6.1 on MySQL 9.7, as `record_mysql` wrote them, with one of the connector's settings."""
     schemas, events = [], []
     for line in (RECORDED_MYSQL / f"{mode}.jsonl").read_text(encoding="utf-8").splitlines():
-        found = json.loads(line)
-        if set(found) == {"schema"}:
-            schemas.append(found["schema"])
+        event = json.loads(line)
+        if set(event) == {"schema"}:
+            schemas.append(event["schema"])
             continue
         for side in ("key", "value"):
-            if isinstance(told := found[side], dict) and set(told) == {"schema", "payload"}:
-                found[side] = told | {"schema": schemas[told["schema"]]}
-        events.append(found)
+            if isinstance(document := event[side], dict) and set(document) == {"schema", "payload"}:
+                event[side] = document | {"schema": schemas[document["schema"]]}
+        events.append(event)
     return events
 
 
@@ -75,10 +75,10 @@ class Stream:
 
     def decode(self, messages: Messages) -> Decoded:
         reading = EventFormat("shop.public.t", self.table, self.key, self.ddl is not None, self.settings)
-        made = EventDecoder(reading).decode(messages)
-        made.rows.validate(full=True)
-        assert len(made.message_indices) == made.rows.num_rows
-        return made
+        decoded = EventDecoder(reading).decode(messages)
+        decoded.rows.validate(full=True)
+        assert len(decoded.message_indices) == decoded.rows.num_rows
+        return decoded
 
     def poll(self, messages: Messages) -> Decoded:
         self.look(messages)

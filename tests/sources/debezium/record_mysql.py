@@ -32,13 +32,13 @@ _QUIET_SECONDS = 20
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    asked.add_argument("server")
-    asked.add_argument("plugin", type=Path)
-    given = asked.parse_args()
-    server = urllib.parse.urlsplit(given.server)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("server")
+    parser.add_argument("plugin", type=Path)
+    arguments = parser.parse_args()
+    server = urllib.parse.urlsplit(arguments.server)
     with tempfile.TemporaryDirectory() as work, running(Kafka(), Path(work) / "kafka") as kafka:
-        with tarfile.open(given.plugin) as packed:
+        with tarfile.open(arguments.plugin) as packed:
             packed.extractall(Path(work) / "plugins", filter="data")
         brokers = kafka.address["brokers"]
         recipe = Connect(brokers, {"plugin.path": str(Path(work) / "plugins")})
@@ -106,21 +106,21 @@ def messages(brokers: str, topic: str) -> list[Message]:
     )
     try:
         consumer.subscribe([topic])
-        found = []
-        while (one := consumer.poll(1 if found else 5)) is not None:  # a tombstone is false
+        messages = []
+        while (one := consumer.poll(1 if messages else 5)) is not None:  # a tombstone is false
             if not one.error():
-                found.append(one)
-        return found
+                messages.append(one)
+        return messages
     finally:
         consumer.unsubscribe()
         consumer.close()
 
 
-def write(mode: str, found: Sequence[Message]) -> None:
+def write(mode: str, messages: Sequence[Message]) -> None:
     """One event a line; a schema stands once, in front of the first that has it."""
     schemas: list[Any] = []
 
-    def told(data: bytes | None) -> Any:
+    def document(data: bytes | None) -> Any:
         value = None if data is None else json.loads(data)
         if isinstance(value, dict) and set(value) == {"schema", "payload"}:
             if value["schema"] not in schemas:
@@ -131,10 +131,10 @@ def write(mode: str, found: Sequence[Message]) -> None:
     events = [
         {
             "headers": [[n, v.decode()] for n, v in one.headers() or []],
-            "key": told(one.key()),
-            "value": told(one.value()),
+            "key": document(one.key()),
+            "value": document(one.value()),
         }
-        for one in found
+        for one in messages
     ]
     lines = [json.dumps({"schema": schema}) for schema in schemas] + [json.dumps(event) for event in events]
     (RECORDED_MYSQL / f"{mode}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -35,11 +35,13 @@ def test_arrays_are_the_texts_that_json_says(values, size):
     stream.columns = {"id": (0, "bigint"), "v": (1, "string")}
     stream.key = ("id",)
     events = [{"value": event("c", {"id": n, "v": value})} for n, value in enumerate(values)]
-    made = [row for n in range(0, len(events), size) for row in rows(stream.decode(messages_of(events[n : n + size])))]
+    decoded = [
+        row for n in range(0, len(events), size) for row in rows(stream.decode(messages_of(events[n : n + size])))
+    ]
     exact = rule_of(pa.string())
     wanted = [dict(document(as_bytes({"v": value})))["v"] for value in values]
-    assert [row["id"] for row in made] == list(range(len(values)))
-    assert [row["v"] for row in made] == [None if value is None else exact(value) for value in wanted]
+    assert [row["id"] for row in decoded] == list(range(len(values)))
+    assert [row["v"] for row in decoded] == [None if value is None else exact(value) for value in wanted]
 
 
 def test_a_column_of_arrays_does_not_need_the_strict_parser_for_every_event():
@@ -61,7 +63,7 @@ def test_a_column_of_arrays_does_not_need_the_strict_parser_for_every_event():
     assert [one.strict_only for one in decoders] == [False, False]  # the one for arrays reads all but one event
     assert [part.num_rows for part, _ in parts] == [1_999, 1]
     assert rejects == []
-    made = rows(stream.decode(messages))
-    assert json.loads(made[7]["tags"]) == ["a", "7"]
-    assert made[1_000]["tags"] == "not an array"
-    assert made[1_999]["ns"] == "[1999]"
+    decoded = rows(stream.decode(messages))
+    assert json.loads(decoded[7]["tags"]) == ["a", "7"]
+    assert decoded[1_000]["tags"] == "not an array"
+    assert decoded[1_999]["ns"] == "[1999]"

@@ -111,18 +111,20 @@ def value_of(schema: dict, *written: object) -> tuple[Stream, object]:
     return stream, stream.poll(messages_of(events))
 
 
-@pytest.mark.parametrize(("schema", "written", "kind", "kept"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
-def test_a_type_is_kept_exactly(schema, written, kind, kept):
+@pytest.mark.parametrize(
+    ("schema", "written", "kind", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_a_type_is_kept_exactly(schema, written, kind, expected):
     stream, decoded = value_of(schema, written, None)
     assert decoded.rejected == []
     assert stream.columns["v"][1] == kind
     value, nothing = decoded.rows.column("v").to_pylist()
     assert nothing is None
-    assert value == kept or (isinstance(kept, float) and math.isnan(kept) and math.isnan(value))
-    assert type(value) is type(kept)
+    assert value == expected or (isinstance(expected, float) and math.isnan(expected) and math.isnan(value))
+    assert type(value) is type(expected)
 
 
-NOT_KEPT = [
+INEXACT = [
     ("timestamp infinity", field("v", "int64", f"{DBZ}.time.MicroTimestamp"), 9223372036825200000),
     ("timestamp -infinity", field("v", "int64", f"{DBZ}.time.MicroTimestamp"), -9223372036832400000),
     ("timestamp(3) infinity", field("v", "int64", f"{DBZ}.time.Timestamp"), 9223372036825200),
@@ -146,7 +148,7 @@ NOT_KEPT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "written"), [case[1:] for case in NOT_KEPT], ids=[case[0] for case in NOT_KEPT])
+@pytest.mark.parametrize(("schema", "written"), [case[1:] for case in INEXACT], ids=[case[0] for case in INEXACT])
 def test_what_cannot_be_kept_is_a_reject_that_names_the_column(schema, written):
     _, decoded = value_of(schema, None, written, None)
     assert decoded.rows.column("id").to_pylist() == [0, 2]
@@ -160,8 +162,8 @@ def test_one_bad_value_among_many_does_not_disturb_them():
     written = [n if n % 1000 else 9223372036825200000 for n in range(1, 3001)]
     _, decoded = value_of(schema, *written)
     assert [index for index, _ in decoded.rejected] == [999, 1999, 2999]
-    kept = decoded.rows.column("v").cast("int64").to_pylist()
-    assert kept == [n for n in range(1, 3001) if n % 1000]
+    values = decoded.rows.column("v").cast("int64").to_pylist()
+    assert values == [n for n in range(1, 3001) if n % 1000]
 
 
 @pytest.mark.parametrize("more", [{"type": "int128"}, {"type": "array"}, {"type": "map", "keys": 1}, {"type": None}])
@@ -184,8 +186,8 @@ def test_white_space_says_nothing(form):
     value = with_schema([field("id", "int32")], event("c", {"id": 5}))
     stream = Stream(key=["id"])
     for written in (value, value["payload"]):
-        found = Messages([json.dumps(written, **form).encode()] * 2, lambda _: None, lambda _: None)
-        assert stream.poll(found).rows.column("id").to_pylist() == [5, 5]
+        messages = Messages([json.dumps(written, **form).encode()] * 2, lambda _: None, lambda _: None)
+        assert stream.poll(messages).rows.column("id").to_pylist() == [5, 5]
 
 
 def test_what_is_behind_the_payload_is_no_part_of_it():

@@ -28,8 +28,12 @@ def unscaled(number: int) -> str:
 
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1)), st.integers(0, 38))
 def test_decimals_of_every_size(numbers, scale):
-    made = conversions.decimals(38, scale)(pa.array([None if n is None else unscaled(n) for n in numbers], pa.string()))
-    assert made.to_pylist() == [None if n is None else Decimal(n).scaleb(-scale, Context(prec=80)) for n in numbers]
+    converted = conversions.decimals(38, scale)(
+        pa.array([None if n is None else unscaled(n) for n in numbers], pa.string())
+    )
+    assert converted.to_pylist() == [
+        None if n is None else Decimal(n).scaleb(-scale, Context(prec=80)) for n in numbers
+    ]
 
 
 @given(st.binary(min_size=1, max_size=20), st.integers(1, 38))
@@ -39,17 +43,17 @@ def test_bytes_that_are_longer_than_they_need_be_are_the_same_number(data, preci
     )
     number = int.from_bytes(data, "big", signed=True)
     array = pa.array([base64.b64encode(data).decode(), None, unscaled(1)])
-    made, bad = convert_exact(kind, array)
+    converted, bad = convert_exact(kind, array)
     if abs(number) < 10**precision:
-        assert (made.to_pylist(), bad) == ([Decimal(number), None, Decimal(1)], [])
+        assert (converted.to_pylist(), bad) == ([Decimal(number), None, Decimal(1)], [])
     else:
-        assert (made.to_pylist(), bad) == ([None, None, Decimal(1)], [0])
+        assert (converted.to_pylist(), bad) == ([None, None, Decimal(1)], [0])
 
 
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9)))
 def test_decimals_as_texts(numbers):
-    made = conversions.texts_to_decimals(20, 3)(pa.array([str(n) for n in numbers], pa.string()))
-    assert made.to_pylist() == numbers
+    converted = conversions.texts_to_decimals(20, 3)(pa.array([str(n) for n in numbers], pa.string()))
+    assert converted.to_pylist() == numbers
 
 
 @given(st.lists(st.none() | st.datetimes(min_value=dt.datetime(1, 1, 1))))  # noqa: DTZ001 - without a zone
@@ -99,9 +103,9 @@ def test_positions_are_those_of_the_model(logged):
         "lsn": pa.array([own for _, _, own, _ in logged], pa.int64()),
     }
     reads = pa.array([read for *_, read in logged]).to_numpy(zero_copy_only=False)
-    made, bad = positions(*places("postgresql", source), reads)
+    packed, bad = positions(*places("postgresql", source), reads)
     assert not bad.any()
-    assert [int(one) for one in made.to_pylist()] == [
+    assert [int(one) for one in packed.to_pylist()] == [
         position(lsn if commit is None else commit, 2 * (own or 0) + (not read)) for commit, lsn, own, read in logged
     ]
 
@@ -110,10 +114,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.lists(st.tuples(TEXTS, st.none() | TEXTS, st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30))
-def test_rows_are_the_same_with_and_without_schemas_and_whatever_stands_in_them(found):
+def test_rows_are_the_same_with_and_without_schemas_and_whatever_stands_in_them(rows_of_event):
     fields = [field("id", "int32"), field("payload", "string"), field('"payload":', "string"), field("n", "int64")]
     values = [
-        event("c", {"id": n, "payload": a, '"payload":': b, "n": c}) for n, (a, b, c) in enumerate(found)
+        event("c", {"id": n, "payload": a, '"payload":': b, "n": c}) for n, (a, b, c) in enumerate(rows_of_event)
     ]  # names and values that look like an envelope
     declared = Stream('id int, payload string, `"payload":` string, n bigint', key=["id"])
     bare = declared.poll(messages_of([{"value": value} for value in values]))
@@ -131,7 +135,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(TEXTS, JSON, max_size=3), st.dictionaries(TEXTS, JSON, max_size=3))
 def test_a_line_that_wraps_an_event_gives_it_as_it_was_written(key, value):
-    whole = {"key": key, "value": value, "offset": 1, "headers": []}
-    line = line_of(as_bytes(whole))
+    message = {"key": key, "value": value, "offset": 1, "headers": []}
+    line = line_of(as_bytes(message))
     assert (line.value, line.key) == (as_bytes(value), as_bytes(key))
     assert line_of(as_bytes({"value": None, "key": key})).value is None

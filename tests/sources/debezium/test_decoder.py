@@ -95,9 +95,9 @@ def test_a_delete_without_a_key_is_a_reject():
 def test_a_table_without_a_key_keeps_what_before_says():
     events = [{"value": event("c", {"a": 1, "b": "x"})}, {"value": event("d", None, {"a": 1, "b": "x"})}]
     stream = Stream()
-    made = rows(stream.poll(messages_of(events)))
+    decoded = rows(stream.poll(messages_of(events)))
     assert stream.key == ()
-    assert [(row["_op"], row["a"], row["b"]) for row in made] == [("c", 1, "x"), ("d", 1, "x")]
+    assert [(row["_op"], row["a"], row["b"]) for row in decoded] == [("c", 1, "x"), ("d", 1, "x")]
 
 
 def test_a_key_of_several_columns_keeps_the_order_of_its_message():
@@ -114,8 +114,8 @@ def test_a_key_of_several_columns_keeps_the_order_of_its_message():
 
 def test_a_truncation_has_no_key():
     events = [{"value": event("c", {"id": 1})}, {"value": event("t", None)}]
-    made = rows(Stream(key=["id"]).poll(messages_of(events)))
-    assert [(row["_op"], row["id"]) for row in made] == [("c", 1), ("t", None)]
+    decoded = rows(Stream(key=["id"]).poll(messages_of(events)))
+    assert [(row["_op"], row["id"]) for row in decoded] == [("c", 1), ("t", None)]
 
 
 NOTHING = [
@@ -217,8 +217,8 @@ def test_mysql_deletes_of_one_place_are_read_where_no_column_of_theirs_is_known(
         {"key": {"id": number}, "value": with_schema(schema, event("d", None, {"other": number}, **source))}
         for number in (1, 2)
     ]
-    made = rows(Stream("id bigint", key=["id"]).poll(messages_of(events)))
-    assert [(row["id"], row["_op"]) for row in made] == [(1, "d"), (2, "d")]
+    decoded = rows(Stream("id bigint", key=["id"]).poll(messages_of(events)))
+    assert [(row["id"], row["_op"]) for row in decoded] == [(1, "d"), (2, "d")]
 
 
 def test_a_batch_may_hold_events_of_two_connectors_and_refuses_others_by_name():
@@ -231,9 +231,9 @@ def test_a_batch_may_hold_events_of_two_connectors_and_refuses_others_by_name():
     stream = Stream("id bigint", key=["id"])
     stream.look(messages_of(events[:2]))
     decoded = stream.decode(messages_of(events))
-    made = decoded.rows.to_pylist()
-    assert [int(row["_position"]) for row in made] == [position(100, 401), position((1 << 40) + 7, 1)]
-    assert [row["_transaction"] for row in made] == ["7", "u:1"]
+    decoded_rows = decoded.rows.to_pylist()
+    assert [int(row["_position"]) for row in decoded_rows] == [position(100, 401), position((1 << 40) + 7, 1)]
+    assert [row["_transaction"] for row in decoded_rows] == ["7", "u:1"]
     assert decoded.rejected == [
         (2, "source: events of oracle cannot be ordered, only those of postgresql, mysql, mariadb")
     ]
@@ -257,28 +257,28 @@ DECLARED = "id int, d decimal(10,2), n timestamp_ntz, day date, raw binary, at t
 )
 def test_declared_columns_over_events_without_schemas(settings, row):
     value = event("c", {"id": 1, "at": "2026-03-02T08:30:00Z", **row})
-    (made,) = rows(Stream(DECLARED, key=["id"], **settings).poll(messages_of([{"value": value}])))
+    (decoded,) = rows(Stream(DECLARED, key=["id"], **settings).poll(messages_of([{"value": value}])))
     micros = 123000 if settings.get("times") == "millis" else 123456
-    assert str(made["d"]) == "12.34"
-    assert made["n"] == dt.datetime(2026, 3, 2, 8, 30, 0, micros)  # noqa: DTZ001 - that is the point
-    assert (made["day"], made["raw"]) == (dt.date(2026, 3, 2), b"\0\xff")
+    assert str(decoded["d"]) == "12.34"
+    assert decoded["n"] == dt.datetime(2026, 3, 2, 8, 30, 0, micros)  # noqa: DTZ001 - that is the point
+    assert (decoded["day"], decoded["raw"]) == (dt.date(2026, 3, 2), b"\0\xff")
 
 
 def test_each_column_may_have_its_own_unit():
     value = event("c", {"id": 1, "a": 1772440200123, "b": 1772440200123456, "c": "2026-03-02T08:30:00.123456Z"})
     ddl = "id int, a timestamp_ntz, b timestamp_ntz, c timestamp_ntz"
-    (made,) = rows(Stream(ddl, key=["id"], times={"a": "millis", "c": "iso"}).poll(messages_of([{"value": value}])))
+    (row,) = rows(Stream(ddl, key=["id"], times={"a": "millis", "c": "iso"}).poll(messages_of([{"value": value}])))
     exact = dt.datetime(2026, 3, 2, 8, 30, 0, 123456)  # noqa: DTZ001 - that is the point
-    assert (made["a"], made["b"], made["c"]) == (exact.replace(microsecond=123000), exact, exact)
+    assert (row["a"], row["b"], row["c"]) == (exact.replace(microsecond=123000), exact, exact)
 
 
 def test_declared_columns_over_events_with_schemas():
     fields = [field("id", "int64"), field("d", "string"), field("raw", "string"), field("other", "string")]
     value = with_schema(fields, event("c", {"id": 1, "d": "12.34", "raw": "00ff", "other": "x"}))
     stream = Stream("id int, d decimal(10,2), raw binary", key=["id"], binary="hex")
-    (made,) = rows(stream.poll(messages_of([{"value": value}])))
-    assert (made["id"], str(made["d"]), made["raw"]) == (1, "12.34", b"\0\xff")
-    assert "other" not in made
+    (row,) = rows(stream.poll(messages_of([{"value": value}])))
+    assert (row["id"], str(row["d"]), row["raw"]) == (1, "12.34", b"\0\xff")
+    assert "other" not in row
     decoded = stream.poll(messages_of([{"value": with_schema(fields, event("c", {"id": 2**31, "d": "1.234"}))}]))
     ((_, reason),) = decoded.rejected
     assert reason == "id: 2147483648 cannot be kept as int"

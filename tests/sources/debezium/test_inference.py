@@ -47,10 +47,10 @@ def test_a_wider_type_widens_the_column_and_older_events_still_fit(narrow, wide,
     stream.look(messages_of([change(narrow, value)]))
     assert kinds(stream)["v"] == before
     both = messages_of([change(narrow, value, 1), change(wide, value, 2), change(narrow, value, 3)])
-    made = rows(stream.poll(both))
+    decoded = rows(stream.poll(both))
     assert kinds(stream)["v"] == after
-    assert [row["id"] for row in made] == [1, 2, 3]  # in the order of the messages
-    assert made[0]["v"] == made[1]["v"] == made[2]["v"]
+    assert [row["id"] for row in decoded] == [1, 2, 3]  # in the order of the messages
+    assert decoded[0]["v"] == decoded[1]["v"] == decoded[2]["v"]
     stream.look(messages_of([change(narrow, value)]))
     assert kinds(stream)["v"] == after  # never narrower again
 
@@ -188,15 +188,15 @@ def without_whole_doubles(kinds):
 
 
 def test_a_whole_number_that_no_double_holds_is_seen_among_fractions():
-    found = Rows.seen([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
-    assert found.kinds == {"a": {"double", "long bigint"}}
+    seen = Rows.seen([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
+    assert seen.kinds == {"a": {"double", "long bigint"}}
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
 @example([{"a": 0}, {"a": 0.0}])
-def test_kinds_found_by_arrow_are_those_found_one_by_one(found):
-    quickly = Rows.seen([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(found)])
+def test_kinds_found_by_arrow_are_those_found_one_by_one(values):
+    quickly = Rows.seen([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(values)])
     exactly: dict = {}
-    observe([json.dumps(row).encode() for row in found], exactly)
+    observe([json.dumps(row).encode() for row in values], exactly)
     assert without_whole_doubles(quickly.kinds) == without_whole_doubles(exactly)
-    assert quickly.tables == {f"t{n}" for n in range(len(found))}
+    assert quickly.tables == {f"t{n}" for n in range(len(values))}

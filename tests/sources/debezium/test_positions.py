@@ -16,7 +16,7 @@ SHIFTED = [change(0, 7, "d", None), change(0, 8, "c"), change(1, 6, "d", None), 
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("changes", "unordered_indices"),
     [
         ([change(0, 1), change(0, 2), change(1, 1)], []),  # the same number, other rows
         ([change(0, 1, place=1), change(0, 1, place=2)], []),
@@ -28,8 +28,8 @@ SHIFTED = [change(0, 7, "d", None), change(0, 8, "c"), change(1, 6, "d", None), 
         ([change(0, 2), change(0, 1, after=1), change(0, 1, after=2)], [1, 2]),
     ],
 )
-def test_only_what_has_no_order_is_found(changes, found):
-    assert list(unordered(changes)) == found
+def test_only_what_has_no_order_is_found(changes, unordered_indices):
+    assert list(unordered(changes)) == unordered_indices
 
 
 def test_places_where_numbers_grow_are_not_looked_at():

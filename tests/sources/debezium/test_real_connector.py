@@ -195,12 +195,12 @@ def insert(connection: psycopg.Connection, number: int) -> None:
 
 def expected(database: str, other: dict[str, str]) -> dict[str, Any]:
     """Row 1, as PostgreSQL sees it."""
-    asked = {name: other.get(name) or compared or name for name, _, _, compared in COLUMNS}
+    expressions = {name: other.get(name) or compared or name for name, _, _, compared in COLUMNS}
     with psycopg.connect(database) as connection:
         connection.execute("SET lc_monetary = 'C'")
-        sql = f"SELECT {', '.join(f'{text} AS {name}' for name, text in asked.items())} FROM things WHERE id = 1"
+        sql = f"SELECT {', '.join(f'{text} AS {name}' for name, text in expressions.items())} FROM things WHERE id = 1"
         row = connection.execute(sql).fetchone()  # type: ignore[arg-type]
-    return dict(zip(asked, row or (), strict=True))
+    return dict(zip(expressions, row or (), strict=True))
 
 
 def plain(name: str, value: Any) -> Any:
@@ -223,14 +223,14 @@ def test_every_value_is_postgresqls_own(mode: str, connect: str, kafka: KafkaFor
         with psycopg.connect(database, autocommit=True) as connection:
             insert(connection, 2)
             connection.execute("INSERT INTO things (id) VALUES (3)")
-        made = changes.wait(3)
+        events = changes.wait(3)
     assert changes.poller.rejects == []
     wanted = expected(database, other)
-    for row in made[:2]:
-        found = {name: plain(name, row[name]) for name in wanted}
-        assert found == wanted
-    assert [row["_op"] for row in made] == ["r", "c", "c"]
-    assert {name for name, value in made[2].items() if value is not None and name[0] != "_"} == {"id", "kafka_offset"}
+    for row in events[:2]:
+        actual = {name: plain(name, row[name]) for name in wanted}
+        assert actual == wanted
+    assert [row["_op"] for row in events] == ["r", "c", "c"]
+    assert {name for name, value in events[2].items() if value is not None and name[0] != "_"} == {"id", "kafka_offset"}
 
 
 def test_what_happens_to_rows(connect: str, kafka: KafkaForTests, database: str):
@@ -248,8 +248,8 @@ def test_what_happens_to_rows(connect: str, kafka: KafkaForTests, database: str)
             connection.execute("INSERT INTO things (id) VALUES (8)")
             connection.execute("TRUNCATE things")
             connection.execute("INSERT INTO things (id) VALUES (9)")
-        made = changes.wait(11)
-    read, updated, deleted, moved, kept, gone, added, emptied, last = made
+        events = changes.wait(11)
+    read, updated, deleted, moved, kept, gone, added, emptied, last = events
     assert (read["_op"], updated["_op"], updated["s"]) == ("r", "u", 7)
     assert sorted(updated["_missing"]) == sorted(LARGE)
     assert {updated[name] for name in LARGE} == {None}
@@ -262,7 +262,7 @@ def test_what_happens_to_rows(connect: str, kafka: KafkaForTests, database: str)
     assert (added["id"], added["extra"]) == (8, 3)
     assert (emptied["_op"], emptied["id"]) == ("t", None)
     assert (last["id"], last["_op"]) == (9, "c")
-    places = [row["_position"] for row in made]
+    places = [row["_position"] for row in events]
     assert places == sorted(places)
     assert len(set(places)) == len(places) - 1  # the two halves of the changed key stand at one place
     assert [reject.reason.partition(":")[0] for reject in changes.poller.rejects] == ["ts", "at"]

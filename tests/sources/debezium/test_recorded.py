@@ -21,9 +21,9 @@ def stream() -> Stream:
 
 
 def one(number: int) -> dict:
-    found = [each for each in recorded() if each["file"].startswith(f"{number:02}_")]
-    assert len(found) == 1
-    return rows(stream().poll(messages_of(found)))[0]
+    events = [each for each in recorded() if each["file"].startswith(f"{number:02}_")]
+    assert len(events) == 1
+    return rows(stream().poll(messages_of(events)))[0]
 
 
 def test_every_event_becomes_a_row_and_no_tombstone_does():
@@ -111,6 +111,6 @@ def test_how_a_log_is_cut_does_not_change_its_rows(size):
     events = recorded()
     known = Stream()
     known.look(messages_of(events))
-    whole = known.decode(messages_of(events)).rows.to_pylist()
+    decoded = known.decode(messages_of(events)).rows.to_pylist()
     parts = [known.decode(messages_of(events[n : n + size])).rows.to_pylist() for n in range(0, len(events), size)]
-    assert [row for part in parts for row in part] == whole
+    assert [row for part in parts for row in part] == decoded

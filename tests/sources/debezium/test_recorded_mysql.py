@@ -12,7 +12,7 @@ from tests.sources.debezium.reading import Stream, messages_of, recorded_mysql, 
 
 def wanted(mode: str) -> dict[str, Any]:
     """The row of every type, as it is kept."""
-    return {name: kept for name, _, _, kept in COLUMNS} | MODES[mode][1]
+    return {name: kind for name, _, _, kind in COLUMNS} | MODES[mode][1]
 
 
 def tidied(row: dict) -> dict:
@@ -26,8 +26,8 @@ WITH_SCHEMAS = [mode for mode in MODES if mode != "without_schemas"]
 @pytest.mark.parametrize("mode", WITH_SCHEMAS)
 def test_every_value_is_mysqls_own(mode: str):
     decoded = Stream().poll(messages_of(recorded_mysql(mode)))
-    found = [row for row in decoded.rows.to_pylist() if row["i"] is not None]
-    assert [(row["id"], row["_op"]) for row in found] == [
+    decoded_rows = [row for row in decoded.rows.to_pylist() if row["i"] is not None]
+    assert [(row["id"], row["_op"]) for row in decoded_rows] == [
         (1, "r"),
         (3, "c"),
         (4, "c"),
@@ -36,11 +36,11 @@ def test_every_value_is_mysqls_own(mode: str):
         (1, "r"),
         (3, "r"),
     ]
-    for row in found:
+    for row in decoded_rows:
         expected = wanted(mode) | ({"s": 7} if row["s"] == 7 else {})
         assert {name: tidied(row)[name] for name in expected} == expected
         assert {name: type(row[name]) for name in expected} == {name: type(value) for name, value in expected.items()}
-    assert [row["s"] for row in found] == [-32768] * 3 + [7] * 4
+    assert [row["s"] for row in decoded_rows] == [-32768] * 3 + [7] * 4
 
 
 @pytest.mark.parametrize("mode", WITH_SCHEMAS)
@@ -60,8 +60,8 @@ def test_without_schemas_the_declared_types_are_kept():
 
 
 def test_what_happens_to_rows():
-    made = rows(Stream().poll(messages_of(recorded_mysql("transactions"))))
-    assert [(row["_op"], row["id"], row["s"], row["_old_key"]) for row in made] == [
+    decoded = rows(Stream().poll(messages_of(recorded_mysql("transactions"))))
+    assert [(row["_op"], row["id"], row["s"], row["_old_key"]) for row in decoded] == [
         ("r", 1, -32768, None), ("r", 2, None, None),
         ("c", 3, -32768, None), ("c", 4, -32768, None), ("c", 5, None, None),
         ("u", 1, 7, None), ("u", 3, 7, None),
@@ -72,14 +72,14 @@ def test_what_happens_to_rows():
         ("r", 1, 7, None), ("r", 2, None, None), ("r", 3, 7, None), ("r", 6, 4, None), ("r", 7, 3, None), ("r", 50, None, None),
         ("t", None, None, None), ("c", 9, None, None),
     ]  # fmt: skip
-    places = [row["_position"] for row in made]
+    places = [row["_position"] for row in decoded]
     assert places == sorted(places)
-    of_row = {(row["id"], row["_position"]) for row in made}
-    assert len(of_row) == len(made)
-    assert [row["extra"] for row in made if row["_op"] == "u"][-1] == 3  # a column that came later
-    assert made[0]["_transaction"] is None
-    assert made[2]["_transaction"] == made[3]["_transaction"] != made[4]["_transaction"]
-    assert made[10]["_transaction"] == made[12]["_transaction"]
+    of_row = {(row["id"], row["_position"]) for row in decoded}
+    assert len(of_row) == len(decoded)
+    assert [row["extra"] for row in decoded if row["_op"] == "u"][-1] == 3  # a column that came later
+    assert decoded[0]["_transaction"] is None
+    assert decoded[2]["_transaction"] == decoded[3]["_transaction"] != decoded[4]["_transaction"]
+    assert decoded[10]["_transaction"] == decoded[12]["_transaction"]
 
 
 @pytest.mark.parametrize("mode", MODES)

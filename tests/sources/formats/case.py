@@ -134,10 +134,10 @@ def case(
 ) -> Case:
     """A line of the table. Columns are those of the schema, if one is written."""
     windows = tuple(payload) if isinstance(payload, list) else (payload,)
-    found = Outcome(
+    outcome = Outcome(
         "" if error else (columns if columns is not None else schema or ""), tuple(rows), rejects or {}, error
     )
-    return Case(name, format_, windows, found, schema, options, shows=shows, only=only)  # type: ignore[arg-type]
+    return Case(name, format_, windows, outcome, schema, options, shows=shows, only=only)  # type: ignore[arg-type]
 
 
 def differs(one: Case, transport: str, why: str, *, defect: bool = False, **outcome: Any) -> Case:
@@ -155,8 +155,8 @@ def defect(one: Case, why: str, **today: Any) -> Case:
 
 
 def _changed(outcome: Outcome, changes: Mapping[str, Any]) -> Outcome:
-    made = replace(outcome, **{**changes, "rows": tuple(changes.get("rows", outcome.rows))})
-    return replace(made, columns="", rows=(), rejects={}) if made.error else made
+    changed = replace(outcome, **{**changes, "rows": tuple(changes.get("rows", outcome.rows))})
+    return replace(changed, columns="", rows=(), rejects={}) if changed.error else changed
 
 
 def refusal(error: Exception, *where: str) -> Outcome:

@@ -37,10 +37,10 @@ _CROWD = 20  # more than are looked at one by one
 class TestMessage:
     """As librdkafka gives it."""
 
-    held: bytes | None
+    payload: bytes | None
     number: int  # its offset
     key_bytes: bytes | None = None
-    held_headers: tuple[tuple[str, bytes | None], ...] = ()
+    message_headers: tuple[tuple[str, bytes | None], ...] = ()
 
     __test__ = False
 
@@ -60,21 +60,21 @@ class TestMessage:
         return self.key_bytes
 
     def value(self) -> bytes | None:
-        return self.held
+        return self.payload
 
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        return self.held_headers
+        return self.message_headers
 
 
 def settings_of(case: Case, folder: Path, **more: object) -> SourceSettings:
     """A source of the case; the file that `avro_schema` names is written."""
-    given: dict[str, Any] = {"brokers": "localhost:1", "topics": TOPIC, "format": case.format, "metadata": ["offset"]}
-    given |= dict(case.options) | ({"schema": case.schema} if case.schema is not None else {})
-    avro = next((one.schema for one in case.windows if isinstance(one, AvroRecords)), given.get("avro_schema"))
+    options: dict[str, Any] = {"brokers": "localhost:1", "topics": TOPIC, "format": case.format, "metadata": ["offset"]}
+    options |= dict(case.options) | ({"schema": case.schema} if case.schema is not None else {})
+    avro = next((one.schema for one in case.windows if isinstance(one, AvroRecords)), options.get("avro_schema"))
     if avro:
         (folder / AVRO_SCHEMA).write_text(json.dumps(avro))
-        given["avro_schema"] = AVRO_SCHEMA
-    return SourceSettings.model_validate({"kafka": {**given, **more}})
+        options["avro_schema"] = AVRO_SCHEMA
+    return SourceSettings.model_validate({"kafka": {**options, **more}})
 
 
 def messages_of(payload: Payload) -> list[TestMessage]:
@@ -98,26 +98,26 @@ def outcomes(case: Case, folder: Path) -> Iterator[tuple[str, Outcome]]:
             known = inferred(settings, messages, known)
             mark = OffsetsMark({TOPIC: {0: 0}}, {}, {TOPIC: known})
             with open_source(settings, folder, 2).replay([as_reject(one) for one in messages], mark) as streams:
-                found = [list(_read(case, rows, messages)) for rows in streams]
+                outcomes_by_stream = [list(_read(case, rows, messages)) for rows in streams]
         except Exception as error:  # noqa: BLE001 - that, too, is an outcome
             yield "refused", refusal(error, f"{TOPIC}: ", f"{folder / AVRO_SCHEMA}: ")
             return
-    if not found:
+    if not outcomes_by_stream:
         yield "no rows", Outcome()
         return
-    yield from found[0]
+    yield from outcomes_by_stream[0]
 
 
 def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: StreamState) -> StreamState:
     """Columns and key of the topic, with what a window brings."""
     kafka = settings.kafka
     assert kafka is not None
-    taken = set(kafka.metadata_columns.values())
+    reserved = set(kafka.metadata_columns.values())
     if kafka.format == "debezium":
         look = ColumnInference(TOPIC, kafka.debezium, kafka.schema)
         if not look.complete:
             look.see([one.value() for one in messages], [one.key() for one in messages])
-        columns = look.columns(known.columns, taken)
+        columns = look.columns(known.columns, reserved)
         key = look.key(known.key, columns)
         return StreamState(columns=columns or known.columns, key_positions=positions(key or known.key))
     if kafka.format != "json" or kafka.schema is not None:
@@ -127,7 +127,7 @@ def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: S
     columns = with_new(known.columns, kinds)
     if not columns:
         raise InputError(f"{TOPIC}: no message of the window is a JSON object with a field")
-    check_names(TOPIC, columns, taken)
+    check_names(TOPIC, columns, reserved)
     return replace(known, columns=columns)
 
 
@@ -148,7 +148,7 @@ def _read(case: Case, rows: Any, messages: Sequence[TestMessage]) -> Iterator[tu
     alone = list(split.read(rejects.append))  # type: ignore[attr-defined]
     yield "one by one", outcome_of(case, rows, alone, rejects, messages)
     crowd = [
-        TestMessage(one.held, one.offset() + turn * len(messages), one.key_bytes, one.held_headers)
+        TestMessage(one.payload, one.offset() + turn * len(messages), one.key_bytes, one.message_headers)
         for turn in range(_CROWD)
         for one in messages
     ]
@@ -174,23 +174,23 @@ def outcome_of(
     content = list(rows.changes.table_columns if rows.changes else ()) or [
         name for name in schema.names if name != _OFFSET
     ]
-    made: dict[int, tuple[Any, ...]] = {}
+    rows_by_number: dict[int, tuple[Any, ...]] = {}
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema == schema
         for place in range(batch.num_rows):
             row = tuple(value_of(batch[name][place]) for name in case.shows or content)
-            made[batch[_OFFSET][place].as_py() - begin] = row
-    told: dict[int | None, str] = {}
+            rows_by_number[batch[_OFFSET][place].as_py() - begin] = row
+    reasons: dict[int | None, str] = {}
     for reject in rejects:
         number = int(reject.place["offset"]) - begin
         assert reject.payload == (messages[number].value() or b"")
-        assert number not in made
-        told[number + 1] = reject.reason
+        assert number not in rows_by_number
+        reasons[number + 1] = reject.reason
     if case.format != "debezium" and case.options.get("tombstones") != "skip":
-        assert {*made, *(number - 1 for number in told if number)} == set(range(len(messages)))
+        assert {*rows_by_number, *(number - 1 for number in reasons if number)} == set(range(len(messages)))
     columns = as_ddl([schema.field(name) for name in content])
-    return Outcome(columns, tuple(row for _, row in sorted(made.items())), told)
+    return Outcome(columns, tuple(row for _, row in sorted(rows_by_number.items())), reasons)
 
 
 def _encoded(payload: AvroRecords, record: Mapping[str, Any]) -> bytes:
@@ -206,7 +206,7 @@ def _json(value: object) -> bytes | None:
 
 
 def _headers(event: Mapping[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
-    return tuple((name, held.encode()) for name, held in event.get("headers", ()))
+    return tuple((name, value.encode()) for name, value in event.get("headers", ()))
 
 
 def _base64(data: bytes | None) -> str | None:

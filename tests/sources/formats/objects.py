@@ -92,14 +92,14 @@ def _read(case: Case, folder: Path, copies: str) -> Iterator[tuple[str, Outcome]
             assert window is not None
             mark = mark_from_json(window.end.to_json())
         with source.read(window) as (rows,):
-            found = _outcomes(case, rows, alone=True)
+            by_url = _outcomes(case, rows, alone=True)
     except Exception as error:  # noqa: BLE001 - that, too, is an outcome
         yield "refused", refusal(error, f"{folder.as_uri()}/: ")
         return
     prefix = f"{folder.as_uri()}/{len(case.windows) - 1}-"
-    told = {url.removeprefix(prefix)[:1]: outcome for url, outcome in found.items()}
+    by_name = {url.removeprefix(prefix)[:1]: outcome for url, outcome in by_url.items()}
     nothing = Outcome(as_ddl([rows.schema.field(name) for name in _content(rows)]))
-    yield from ((f"copy {copy} of {len(copies)}", told.get(copy, nothing)) for copy in copies)
+    yield from ((f"copy {copy} of {len(copies)}", by_name.get(copy, nothing)) for copy in copies)
 
 
 def neighbours(cases: Sequence[Case], folder: Path) -> dict[str, Outcome]:
@@ -116,15 +116,15 @@ def neighbours(cases: Sequence[Case], folder: Path) -> dict[str, Outcome]:
     window = source.plan(None).window
     assert window is not None
     with source.read(window) as (rows,):
-        found = _outcomes(cases[0], rows)
+        by_url = _outcomes(cases[0], rows)
     nothing = Outcome(as_ddl([rows.schema.field(name) for name in _content(rows)]))
-    return {name: found.get(url, nothing) for url, name in names.items()}
+    return {name: by_url.get(url, nothing) for url, name in names.items()}
 
 
 def settings_of(case: Case, folder: Path) -> SourceSettings:
-    given: dict[str, Any] = {"url": folder.as_uri() + "/", "format": case.format, "metadata": ["url", "row"]}
-    given |= dict(case.options) | ({"schema": case.schema} if case.schema is not None else {})
-    return SourceSettings.model_validate({"objects": given})
+    options: dict[str, Any] = {"url": folder.as_uri() + "/", "format": case.format, "metadata": ["url", "row"]}
+    options |= dict(case.options) | ({"schema": case.schema} if case.schema is not None else {})
+    return SourceSettings.model_validate({"objects": options})
 
 
 def file_of(case: Case, payload: Payload) -> tuple[str, bytes]:
@@ -155,7 +155,7 @@ def _outcomes(case: Case, rows: Any, *, alone: bool = False) -> dict[str, Outcom
     """By the object's address; `alone`: all objects are the case's."""
     assert rows.splits is not None
     schema, content = rows.schema, _content(rows)
-    made: dict[str, dict[int, tuple[Any, ...]]] = {}
+    rows_by_url: dict[str, dict[int, tuple[Any, ...]]] = {}
     rejects: list[Reject] = []
     for split in rows.splits:
         sent = pickle.loads(pickle.dumps(split))  # noqa: S301 - as to a worker
@@ -164,22 +164,22 @@ def _outcomes(case: Case, rows: Any, *, alone: bool = False) -> dict[str, Outcom
             assert batch.schema == schema
             for place in range(batch.num_rows):
                 row = tuple(value_of(batch[name][place]) for name in case.shows or content)
-                mine = made.setdefault(batch[_URL][place].as_py(), {})
+                mine = rows_by_url.setdefault(batch[_URL][place].as_py(), {})
                 assert batch[_ROW][place].as_py() not in mine
                 mine[batch[_ROW][place].as_py()] = row
-    told: dict[str, dict[int | None, str]] = {}
+    reasons: dict[str, dict[int | None, str]] = {}
     for reject in rejects:
         url, number = str(reject.place["object"]), reject.place.get("row")
-        assert number is None or number not in made.get(url, {})
+        assert number is None or number not in rows_by_url.get(url, {})
         if alone:
             _check_payload(case, reject)
-        told.setdefault(url, {})[number] = reject.reason  # type: ignore[index]
-    for url in {*made, *told} if alone else ():
-        _check_numbers(case, {*made.get(url, {}), *told.get(url, {})})
+        reasons.setdefault(url, {})[number] = reject.reason  # type: ignore[index]
+    for url in {*rows_by_url, *reasons} if alone else ():
+        _check_numbers(case, {*rows_by_url.get(url, {}), *reasons.get(url, {})})
     columns = as_ddl([schema.field(name) for name in content])
     return {
-        url: Outcome(columns, tuple(row for _, row in sorted(made.get(url, {}).items())), told.get(url, {}))
-        for url in {*made, *told}
+        url: Outcome(columns, tuple(row for _, row in sorted(rows_by_url.get(url, {}).items())), reasons.get(url, {}))
+        for url in {*rows_by_url, *reasons}
     }
 
 
@@ -206,7 +206,7 @@ def _check_numbers(case: Case, numbers: set[int | None]) -> None:
 
 def _line(event: Mapping[str, Any]) -> bytes:
     headers = [
-        {"key": name, "value": base64.b64encode(held.encode()).decode()} for name, held in event.get("headers", ())
+        {"key": name, "value": base64.b64encode(record.encode()).decode()} for name, record in event.get("headers", ())
     ]
-    held = {"key": event.get("key"), "value": event["value"], "headers": headers}
-    return json.dumps(held, separators=(",", ":")).encode()
+    record = {"key": event.get("key"), "value": event["value"], "headers": headers}
+    return json.dumps(record, separators=(",", ":")).encode()

@@ -55,6 +55,6 @@ def outcome(case: Case, brokers: str, topic: str, folder: Path) -> Outcome:
 
 def test_a_sample_of_cases_through_a_broker(kafka: KafkaForTests, tmp_path: Path):
     for case in SAMPLE:
-        found = outcome(case, kafka.brokers, kafka.topic(), tmp_path)
+        actual = outcome(case, kafka.brokers, kafka.topic(), tmp_path)
         expected = case.expected(KAFKA)
-        assert found.by(expected).shown() == expected.shown(), case.name
+        assert actual.by(expected).shown() == expected.shown(), case.name

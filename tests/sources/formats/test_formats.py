@@ -17,12 +17,12 @@ def carried(transport: str) -> list[object]:
     return [pytest.param(case, id=f"{case.format}-{case.name}") for case in CASES if case.carried_by(transport)]
 
 
-def check(case: Case, transport: str, way: str, found: Outcome) -> None:
+def check(case: Case, transport: str, way: str, actual: Outcome) -> None:
     expected = case.expected(transport)
-    assert found.by(expected).shown() == expected.shown(), way
+    assert actual.by(expected).shown() == expected.shown(), way
     if transport in case.otherwise:
         why = case.otherwise[transport].why
-        assert found.by(case.outcome).shown() != case.outcome.shown(), (
+        assert actual.by(case.outcome).shown() != case.outcome.shown(), (
             f"it is as it should be: take the mark away ({why})"
         )
 
@@ -36,21 +36,21 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def folder(folders: Iterator[Path]) -> Path:
-    made = next(folders)
-    made.mkdir()
-    return made
+    folder = next(folders)
+    folder.mkdir()
+    return folder
 
 
 @pytest.mark.parametrize("case", carried(OBJECTS))
 def test_a_case_as_objects(folder: Path, case: Case):
-    for way, found in objects.outcomes(case, folder):
-        check(case, OBJECTS, way, found)
+    for way, actual in objects.outcomes(case, folder):
+        check(case, OBJECTS, way, actual)
 
 
 @pytest.mark.parametrize("case", carried(KAFKA))
 def test_a_case_as_messages(folder: Path, case: Case):
-    for way, found in kafka.outcomes(case, folder):
-        check(case, KAFKA, way, found)
+    for way, actual in kafka.outcomes(case, folder):
+        check(case, KAFKA, way, actual)
 
 
 def of_one_schema() -> list[object]:
@@ -65,9 +65,9 @@ def of_one_schema() -> list[object]:
 
 @pytest.mark.parametrize("cases", of_one_schema())
 def test_different_objects_of_a_window_do_not_disturb_each_other(folder: Path, cases: list[Case]):
-    found = objects.neighbours(cases, folder)
+    by_case = objects.neighbours(cases, folder)
     for case in cases:
-        check(case, OBJECTS, case.name, found[case.name])
+        check(case, OBJECTS, case.name, by_case[case.name])
 
 
 def test_names_of_cases_are_unique():

@@ -14,8 +14,6 @@ from headwater.sources.json.decoder import ArrowJson, JsonDecoder
 from headwater.sources.json.strict import StrictJson
 from headwater.sources.values import Misfit
 
-KEPT = object()
-
 
 def one(ddl: str, value: bytes | str) -> object:
     """The value of the column `a`, or the reason of the reject."""
@@ -32,8 +30,8 @@ def test_exactly_the_bad_messages_of_a_crowd_are_set_aside():
     messages = [bad.get(number, value) for number, value in enumerate(good)]
     parsed = JsonDecoder(schema_of("a bigint")).parse(messages)
     assert sorted(index for index, _ in parsed.rejected) == sorted(bad)
-    kept = [value for batch in parsed.batches for value in batch.column(0).to_pylist()]
-    assert kept == [number for number in range(1000) if number not in bad]
+    values = [value for batch in parsed.batches for value in batch.column(0).to_pylist()]
+    assert values == [number for number in range(1000) if number not in bad]
 
 
 def test_a_blank_message_does_not_hide_behind_one_that_holds_two():
@@ -134,10 +132,12 @@ def test_documents_that_fit_are_what_pythons_json_reads(values: list[dict]):
 def test_numbers_fit_or_do_not_by_pythons_own_arithmetic(number: float | Decimal):
     text = str(number)
     exact = Decimal(text)
-    whole = exact == exact.to_integral_value() and -(2**63) <= exact < 2**63 if abs(exact.adjusted()) < 400 else False
-    kept = one("bigint", f'{{"a": {text}}}')
-    assert (kept == int(exact)) if whole else str(kept).startswith("reject: ")
-    kept = one("decimal(12,3)", f'{{"a": {text}}}')
+    is_integer = (
+        exact == exact.to_integral_value() and -(2**63) <= exact < 2**63 if abs(exact.adjusted()) < 400 else False
+    )
+    value = one("bigint", f'{{"a": {text}}}')
+    assert (value == int(exact)) if is_integer else str(value).startswith("reject: ")
+    value = one("decimal(12,3)", f'{{"a": {text}}}')
     scaled = exact.scaleb(3, Context(prec=1000)) if abs(exact.adjusted()) < 400 else Decimal("0.5")
     fits = scaled == scaled.to_integral_value() and abs(scaled) < 10**12
-    assert (kept == exact) if fits else str(kept).startswith("reject: ")
+    assert (value == exact) if fits else str(value).startswith("reject: ")

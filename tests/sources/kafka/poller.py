@@ -20,10 +20,10 @@ class Poller:
     """Keeps the mark as a store would: as JSON."""
 
     def __init__(self, brokers: str, topics: str | list[str], *, folder: Path = Path(), **settings: object) -> None:
-        given = {"brokers": brokers, "topics": topics, "format": "text", "timeout": "20s", **settings}
+        options = {"brokers": brokers, "topics": topics, "format": "text", "timeout": "20s", **settings}
         if "schema" in settings or "avro_schema" in settings:
-            given["format"] = settings.get("format", "json")
-        self.settings, self.folder = SourceSettings.model_validate({"kafka": given}), folder
+            options["format"] = settings.get("format", "json")
+        self.settings, self.folder = SourceSettings.model_validate({"kafka": options}), folder
         self.source = open_source(self.settings, folder, 2)
         self.mark: Mark | None = None
         self.rejects: list[Reject] = []

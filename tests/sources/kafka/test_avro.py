@@ -48,7 +48,7 @@ ORDER = {
     "state": "PAID",
     "to": {"city": "Köln"},
 }
-KEPT = {**ORDER, "more": [("x", 1), ("y", None)]}
+ROW = {**ORDER, "more": [("x", 1), ("y", None)]}
 
 
 def encoded(record: dict, schema: dict = RECORD) -> bytes:
@@ -75,7 +75,7 @@ def avro_poller(kafka: KafkaForTests, topic: str, folder: Path, **more: object) 
 def test_records_become_columns_with_and_without_a_header(kafka: KafkaForTests, folder: Path):
     topic = kafka.topic()
     send(kafka.brokers, topic, [encoded(ORDER), headed(encoded(ORDER), 3)])
-    assert avro_poller(kafka, topic, folder).poll() == [KEPT, KEPT]
+    assert avro_poller(kafka, topic, folder).poll() == [ROW, ROW]
 
 
 def test_bytes_that_are_no_such_record_are_rejects(kafka: KafkaForTests, folder: Path):
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_such_record_are_rejects(kafka: KafkaForTests, folder:
     send(kafka.brokers, topic, [encoded(ORDER), b"", b"\x01", encoded(ORDER) + b"!", None])
     poller = avro_poller(kafka, topic, folder)
     good, tombstone = poller.poll()
-    assert good == KEPT
+    assert good == ROW
     assert set(tombstone.values()) == {None}
     assert [reject.place["offset"] for reject in poller.rejects] == [1, 2, 3]
     assert "1 bytes are left over" in poller.rejects[2].reason
@@ -137,7 +137,7 @@ def test_older_and_newer_writers_are_read_through_the_registry(kafka: KafkaForTe
     with registry({1: older, 2: newer}, login="me:pw") as url:
         access = {"url": url, "username": "me", "password": "pw"}
         poller = avro_poller(kafka, topic, folder, registry=access)
-        assert poller.poll() == [KEPT, KEPT]
+        assert poller.poll() == [ROW, ROW]
         assert [reject.reason for reject in poller.rejects] == [
             "the registry has no schema 9",
             "no schema number in front; write avro_header: none, or leave the registry out",

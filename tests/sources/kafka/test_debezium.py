@@ -25,7 +25,7 @@ ID = field("id", "int32")
 def produce(brokers: str, topic: str, events: list[dict]) -> None:
     producer = Producer({"bootstrap.servers": brokers, "log_level": 0, "linger.ms": 5})
     for each in events:
-        headers = [(name, held.encode()) for name, held in each.get("headers", [])]
+        headers = [(name, value.encode()) for name, value in each.get("headers", [])]
         producer.produce(topic, as_bytes(each["value"]), as_bytes(each.get("key")), partition=0, headers=headers)
     assert producer.flush(30) == 0
 
@@ -36,8 +36,8 @@ def change(kind: dict, value: object, number: int = 1) -> dict:
 
 
 def streams(poller: Poller, window: Window) -> list[Rows]:
-    with poller.source.read(window) as found:
-        return list(found)
+    with poller.source.read(window) as streams:
+        return list(streams)
 
 
 def test_recorded_events_of_a_topic_are_change_rows(kafka: KafkaForTests):
@@ -56,11 +56,11 @@ def test_recorded_events_of_a_topic_are_change_rows(kafka: KafkaForTests):
         *(f"kafka_{n}" for n in ("partition", "offset", "timestamp")),
     ]
     assert [rows.schema.field(one.name) for one in change_fields()] == change_fields()
-    made = poller.poll()
+    polled = poller.poll()
     assert poller.rejects == []
-    assert [row["kafka_offset"] for row in made] == [n for n, each in enumerate(events) if each["value"] is not None]
-    assert [row["_old_key"] for row in made if row["_old_key"]] == ["[3]"]
-    assert [row["_missing"] for row in made if row["_missing"]] == [["big"]]
+    assert [row["kafka_offset"] for row in polled] == [n for n, each in enumerate(events) if each["value"] is not None]
+    assert [row["_old_key"] for row in polled if row["_old_key"]] == ["[3]"]
+    assert [row["_missing"] for row in polled if row["_missing"]] == [["big"]]
     assert poller.poll() == []
 
 
@@ -85,8 +85,8 @@ def test_columns_and_key_survive_restarts_and_a_retry_reads_with_those_of_the_fi
     other = poller.again()
     later = other.look()
     assert poller.again().read(window)[topic].to_pylist() == first  # G5
-    (made,) = other.poll()
-    assert made["v"] == 2**40
+    (row,) = other.poll()
+    assert row["v"] == 2**40
     assert other.mark.streams[topic].columns["v"] == (1, "bigint")  # type: ignore[union-attr]
     assert poller.mark.join(later.end).streams[topic].columns["v"] == (1, "bigint")  # type: ignore[arg-type]
     rewound = other.source.position("earliest", other.mark)
@@ -101,8 +101,8 @@ def test_a_change_of_type_stops_the_pipeline_before_anything_is_read(kafka: Kafk
     produce(kafka.brokers, topic, [change(field("v", "string"), "x", 2)])
     with pytest.raises(SchemaRefused, match="column v was int, and is now string"):
         poller.look()
-    (made,) = poller.again(debezium={"type_changes": "new_column"}).poll()
-    assert (made["v"], made["v__string"]) == (None, "x")
+    (row,) = poller.again(debezium={"type_changes": "new_column"}).poll()
+    assert (row["v"], row["v__string"]) == (None, "x")
 
 
 def test_rejects_are_whole_messages_and_can_be_tried_again(kafka: KafkaForTests):
@@ -122,8 +122,8 @@ def test_rejects_are_whole_messages_and_can_be_tried_again(kafka: KafkaForTests)
         (2, "no change event"),
     ]
     other = poller.again(schema="id int, day int")
-    with other.source.replay(poller.rejects, poller.mark) as found:
-        (rows,) = found
+    with other.source.replay(poller.rejects, poller.mark) as streams:
+        (rows,) = streams
         assert rows.changes is not None
         (row,) = other.table(rows).to_pylist()
     assert (row["id"], row["day"], row["_old_key"], row["kafka_offset"]) == (2, 10**7, "[1]", 1)

@@ -31,9 +31,9 @@ def windows(draw: st.DrawFn) -> Window:
 @given(windows(), st.frozensets(st.sampled_from(TOPICS)))
 def test_both_parts_hold_what_the_whole_holds(window: Window, names: frozenset[str]) -> None:
     part, rest = apart(window, names)
-    whole = ranges(window)
-    assert ranges(part) == [one for one in whole if one.topic in names]
-    assert ranges(rest) == [one for one in whole if one.topic not in names]
+    everything = ranges(window)
+    assert ranges(part) == [one for one in everything if one.topic in names]
+    assert ranges(rest) == [one for one in everything if one.topic not in names]
     assert rest.end.join(part.end) == window.end
     assert window.end.covers(rest.end)
     assert rest.end.covers(window.start)
@@ -45,5 +45,5 @@ def test_both_parts_hold_what_the_whole_holds(window: Window, names: frozenset[s
 
 @given(windows(), st.frozensets(st.sampled_from(TOPICS)))
 def test_parts_are_the_same_when_they_come_from_a_store(window: Window, names: frozenset[str]) -> None:
-    kept = Window.from_json(window.to_json())
-    assert [one.id for one in apart(kept, names)] == [one.id for one in apart(window, names)]
+    stored = Window.from_json(window.to_json())
+    assert [one.id for one in apart(stored, names)] == [one.id for one in apart(window, names)]

@@ -89,13 +89,13 @@ def test_rejects_are_decoded_again_under_other_settings(kafka: KafkaForTests):
 
 
 @pytest.mark.parametrize(
-    ("way", "shown", "rejected"), [("row", ["a", None], 0), ("skip", ["a"], 0), ("reject", ["a"], 1)]
+    ("way", "values", "rejected"), [("row", ["a", None], 0), ("skip", ["a"], 0), ("reject", ["a"], 1)]
 )
-def test_tombstones_are_rows_nothing_or_rejects(kafka: KafkaForTests, way: str, shown: list, rejected: int):
+def test_tombstones_are_rows_nothing_or_rejects(kafka: KafkaForTests, way: str, values: list, rejected: int):
     topic = kafka.topic()
     send(kafka.brokers, topic, [b"a", None], key=b"k")
     poller = Poller(kafka.brokers, topic, tombstones=way, metadata=["key"])
-    assert [row["value"] for row in poller.poll()] == shown
+    assert [row["value"] for row in poller.poll()] == values
     assert len(poller.rejects) == rejected
 
 
@@ -133,8 +133,8 @@ def test_new_topics_of_a_pattern_are_streams_of_their_own_from_their_first_messa
     send(kafka.brokers, f"{prefix}.b", [b"2"])
     send(kafka.brokers, f"{prefix}.a", [b"3"])
     send(kafka.brokers, f"other-{prefix}", [b"4"])
-    found = poller.poll_streams()
-    assert {name: table["value"].to_pylist() for name, table in found.items()} == {
+    by_stream = poller.poll_streams()
+    assert {name: table["value"].to_pylist() for name, table in by_stream.items()} == {
         f"{prefix}.a": ["3"],
         f"{prefix}.b": ["2"],
     }
@@ -241,9 +241,9 @@ def test_splits_are_exactly_the_window(kafka: KafkaForTests):
 
 def test_an_unknown_topic_is_told_with_those_that_are_there(kafka: KafkaForTests):
     known = kafka.topic()
-    with pytest.raises(SourceUnreachable, match="no topic nowhere_at_all") as told:
+    with pytest.raises(SourceUnreachable, match="no topic nowhere_at_all") as caught:
         Poller(kafka.brokers, "nowhere_at_all").look()
-    assert "there are" in told.value.hint
+    assert "there are" in caught.value.hint
     assert known
 
 
@@ -259,7 +259,7 @@ def test_a_read_whose_broker_is_gone_fails_after_the_time_out():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"schema": "id bigint,"}, "ends before"),
         ({"schema": "id foo"}, "unknown type foo"),
@@ -273,6 +273,6 @@ def test_a_read_whose_broker_is_gone_fails_after_the_time_out():
         ({"topics": []}, "name a topic"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(wrong: dict, told: str):
-    with pytest.raises(SettingsError, match=told):
+def test_settings_that_cannot_work_are_refused(wrong: dict, message: str):
+    with pytest.raises(SettingsError, match=message):
         open_source({"kafka": {"brokers": "h:1", "topics": "t", **wrong}})

@@ -27,9 +27,9 @@ def test_passwords_and_certificates_open_the_broker_and_wrong_ones_are_told_with
             tls = {**login, "tls": {"ca": "ca.pem"}}
             assert Poller(broker.address["sasl_tls"], topic, folder=tmp_path, security=tls).values() == ["x"]
         wrong = Poller(broker.address["sasl"], topic, timeout="5s", security={**login, "password": "another-secret"})
-        with pytest.raises(SourceUnreachable, match="Authentication failed") as told:
+        with pytest.raises(SourceUnreachable, match="Authentication failed") as caught:
             wrong.look()
-        assert "another-secret" not in f"{told.value} {told.value.hint} {wrong.settings!r}"
+        assert "another-secret" not in f"{caught.value} {caught.value.hint} {wrong.settings!r}"
 
 
 def certificate(folder: Path) -> Path:

@@ -31,8 +31,8 @@ def wait_for_committed_end(kafka: KafkaForTests, topic: str, offset: int) -> Non
     place = TopicPartition(topic, 0)
 
     def end() -> int:
-        asked = kafka.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-        return asked[place].result().offset
+        futures = kafka.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+        return futures[place].result().offset
 
     wait_until(lambda: end() == offset)
 
@@ -50,11 +50,13 @@ def test_unread_messages_that_retention_removed_stop_the_pipeline_with_the_gap_i
     poller.poll()
     send(kafka.brokers, topic, numbers(10, 30))
     remove_before(kafka, topic, 15)
-    with pytest.raises(SourceChanged) as told:
+    with pytest.raises(SourceChanged) as caught:
         poller.look()
-    assert "partition 0: the mark stands at 10, the log begins at 15: 5 offsets were removed unread" in str(told.value)
-    assert "headwater rewind NAME --skip-gap" in told.value.hint
-    assert "headwater rewind NAME --to earliest" in told.value.hint
+    assert "partition 0: the mark stands at 10, the log begins at 15: 5 offsets were removed unread" in str(
+        caught.value
+    )
+    assert "headwater rewind NAME --skip-gap" in caught.value.hint
+    assert "headwater rewind NAME --to earliest" in caught.value.hint
     poller.mark = poller.source.position("skip-gap", poller.mark)
     assert poller.offsets() == {topic: {0: 15, 1: 0}}
     assert poller.values() == texts(15, 30)
@@ -114,9 +116,9 @@ def test_a_topic_that_was_made_anew_is_told_by_its_id_although_its_offsets_would
     poller.poll()
     make_anew(kafka, topic)
     send(kafka.brokers, topic, numbers(100, 110))
-    with pytest.raises(SourceChanged, match="was deleted and created again") as told:
+    with pytest.raises(SourceChanged, match="was deleted and created again") as caught:
         poller.look()
-    assert "--to earliest" in told.value.hint
+    assert "--to earliest" in caught.value.hint
     for way in ("earliest", "skip-gap"):
         other = poller.again()
         other.mark = other.source.position(way, poller.mark)
@@ -285,9 +287,9 @@ def test_a_group_sees_what_has_landed_and_nothing_before(kafka: KafkaForTests):
 
     def committed() -> dict[int, int]:
         consumer = Consumer({"bootstrap.servers": kafka.brokers, "group.id": f"g-{topic}"})
-        found = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=30)
+        committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=30)
         consumer.close()
-        return {place.partition: place.offset for place in found}
+        return {place.partition: place.offset for place in committed}
 
     assert committed() == {0: -1001, 1: -1001}
     poller.source.acknowledge(poller.mark)

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> ObjectFolder:
     return ObjectFolder(tmp_path)
 
 
-def found(folder: ObjectFolder, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
+def inferred(folder: ObjectFolder, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
     state = infer_state(
         StreamState(columns=known or {}),
         folder.pages(),
@@ -46,7 +46,7 @@ def test_every_object_of_the_window_is_looked_at(folder: ObjectFolder):
     folder.put("070.gz", gzip.compress(b'[{"in": {"b": 1}},\n {"a": 2}]'))
     folder.put("080.gz", b"bad")
     folder.put("090", b"bad")
-    columns = found(folder)
+    columns = inferred(folder)
     assert columns == {"a": (0, "double"), "late": (1, "boolean"), "@odd": (2, "string"), "in": (3, "string")}
     rows = folder.rows(columns)
     assert len(rows) == 102
@@ -62,8 +62,8 @@ def test_every_object_of_the_window_is_looked_at(folder: ObjectFolder):
 
 def test_a_schema_that_is_written_is_the_schema(folder: ObjectFolder):
     folder.put("a", b'{"new": "x"}')
-    assert found(folder, schema="a bigint") == {}
-    assert found(folder, format="text") == {}
+    assert inferred(folder, schema="a bigint") == {}
+    assert inferred(folder, format="text") == {}
     settings = ObjectsSourceSettings(url="file:///x/", schema="a bigint", metadata=["row"])
     names = ReadSettings.of(settings, StreamState(), "").schema.names
     assert names == ["a", "object_row"]
@@ -72,10 +72,10 @@ def test_a_schema_that_is_written_is_the_schema(folder: ObjectFolder):
 def test_fields_that_cannot_be_columns_beside_each_other_are_refused(folder: ObjectFolder):
     folder.put("a", b'{"id": 1, "ID": 2}')
     with pytest.raises(InputError, match="id, ID"):
-        found(folder)
+        inferred(folder)
     folder.put("a", b'{"object_url": 1}')
     with pytest.raises(InputError, match="object_url"):
-        found(folder)
+        inferred(folder)
 
 
 def test_large_objects_are_looked_at_in_chunks(folder: ObjectFolder):
@@ -83,7 +83,7 @@ def test_large_objects_are_looked_at_in_chunks(folder: ObjectFolder):
     lines = b"".join(b'{"a": %d}\n' % number for number in range(1000))
     folder.put("a", b"\xef\xbb\xbf" + lines + b'{"b": 1}')
     folder.put("b", b"[" + b",".join(lines.split()[::2]) + b"]")
-    assert list(found(folder)) == ["a", "b"]
+    assert list(inferred(folder)) == ["a", "b"]
 
 
 values = st.one_of(
@@ -152,7 +152,7 @@ def test_columns_of_csv_objects_with_and_without_a_header(folder: ObjectFolder):
     folder.put("1", "id,price,code\n1,2.5,007\n")
     folder.put("2", "code,id,extra,empty\nx,2,true,\n")
     folder.put("3", 'id\n"open')
-    columns = found(folder, format="csv")
+    columns = inferred(folder, format="csv")
     assert {name: kind for name, (_, kind) in columns.items()} == {
         "id": "bigint",
         "price": "double",
@@ -164,7 +164,7 @@ def test_columns_of_csv_objects_with_and_without_a_header(folder: ObjectFolder):
 
     for key in "123":
         folder.put(key, "1,,x\n2,,y\n")
-    columns = found(folder, format="csv", csv={"header": False})
+    columns = inferred(folder, format="csv", csv={"header": False})
     assert {name: kind for name, (_, kind) in columns.items()} == {"column1": "bigint", "column3": "string"}
     rows = folder.rows(columns, format="csv", csv={"header": False}, metadata=[])
     assert [tuple(row.values()) for row in rows] == [(1, "x"), (2, "y")] * 3

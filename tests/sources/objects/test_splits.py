@@ -67,11 +67,11 @@ texts = st.lists(st.sampled_from(["", "a", "bc", "x" * 30, "é", "last"]), max_s
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\r\n"]), st.integers(1, 40))
-def test_the_pieces_of_an_object_hold_each_line_once(tmp_path: Path, found: list, end: str, last: str, size: int):
+def test_the_pieces_of_an_object_hold_each_line_once(tmp_path: Path, lines: list, end: str, last: str, size: int):
     folder = ObjectFolder(tmp_path)
-    folder.put("x", end.join(found) + last)
-    whole = folder.rows(format="text", split_bytes=1_000_000)
-    assert folder.rows(format="text", split_bytes=size) == whole
+    folder.put("x", end.join(lines) + last)
+    expected = folder.rows(format="text", split_bytes=1_000_000)
+    assert folder.rows(format="text", split_bytes=size) == expected
 
 
 def test_rejects_of_pieces_know_their_line_in_the_object(folder: ObjectFolder):
@@ -126,6 +126,6 @@ def test_splits_are_small_to_send_and_show_no_keys(folder: ObjectFolder):
 @given(st.lists(st.integers(0, 10_000_000), max_size=200), st.integers(1, 50_000_000), st.integers(1, 9))
 def test_objects_put_together_are_all_there_in_their_order(sizes: list[int], split_bytes: int, cores: int):
     objects = pa.table({"size": pa.array(sizes, pa.int64())})
-    found = group_objects(objects, split_bytes, cores)
-    assert [size for part in found for size in part["size"].to_pylist()] == sizes
-    assert all(len(part) for part in found)
+    groups = group_objects(objects, split_bytes, cores)
+    assert [size for part in groups for size in part["size"].to_pylist()] == sizes
+    assert all(len(part) for part in groups)

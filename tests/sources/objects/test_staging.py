@@ -86,15 +86,15 @@ def test_a_second_look_at_the_same_finds_nothing(listings: list[dict[str, Versio
 
 @given(st.lists(st.integers(0, 10), max_size=40), st.integers(1, 5), st.integers(1, 20), st.integers(1, 7))
 def test_windows_keep_to_their_limits(sizes: list[int], objects: int, most: int, page: int) -> None:
-    numbering, made = GenerationCounter(3, objects, most), []
+    numbering, generations = GenerationCounter(3, objects, most), []
     for begin in range(0, len(sizes), page):
-        made += numbering.assign(pa.array(sizes[begin : begin + page], pa.int64())).to_pylist()
-    assert made == sorted(made)
-    assert set(made) == set(range(3, 3 + len(set(made))))
-    for generation in set(made):
-        held = [size for size, number in zip(sizes, made, strict=True) if number == generation]
-        assert len(held) <= objects
-        assert sum(held) <= most or len(held) == 1
+        generations += numbering.assign(pa.array(sizes[begin : begin + page], pa.int64())).to_pylist()
+    assert generations == sorted(generations)
+    assert set(generations) == set(range(3, 3 + len(set(generations))))
+    for generation in set(generations):
+        batch = [size for size, number in zip(sizes, generations, strict=True) if number == generation]
+        assert len(batch) <= objects
+        assert sum(batch) <= most or len(batch) == 1
 
 
 def test_only_the_end_is_listed_where_keys_grow(tmp_path: Path) -> None:
@@ -104,15 +104,15 @@ def test_only_the_end_is_listed_where_keys_grow(tmp_path: Path) -> None:
     after = book.ledger.last_key()
     assert after == "2026-03-05"
     grown = {**first, "2026-03-06": ("e", 1, 1)}
-    found = list(diff_listing(pages(grown, 2, after), book.ledger, after, _SMALL))
-    assert [one.changed["key"].to_pylist() for one in found] == [["2026-03-06"]]
-    assert not any(one.gone.num_rows for one in found)
+    differences = list(diff_listing(pages(grown, 2, after), book.ledger, after, _SMALL))
+    assert [one.changed["key"].to_pylist() for one in differences] == [["2026-03-06"]]
+    assert not any(one.gone.num_rows for one in differences)
 
 
 def _look(book: PipelineLedger, objects: dict[str, Version], page: int, mark: ObjectsMark, **more: object) -> None:
-    found = diff_listing(pages(objects, page), book.ledger, tuning=_SMALL)
+    differences = diff_listing(pages(objects, page), book.ledger, tuning=_SMALL)
     stage(
-        found,
+        differences,
         StagingRun(book.ledger, book.lease, "run"),
         mark,
         ObjectsSourceSettings(url="s3://b/", max_objects=3, **more),

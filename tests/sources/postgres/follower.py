@@ -85,15 +85,15 @@ class Follower:
         known = self.rows[stream]
         if name in known and known[name][0] > position:
             return
-        held = {column: value for column, value in row.items() if column not in BESIDE}
+        values = {column: value for column, value in row.items() if column not in BESIDE}
         if row["_missing"]:
             old = known.get(tuple(json.loads(row["_old_key"])) if row["_old_key"] else name)
             assert old, row
             base = old[1] if old[1] is not None else self._before_delete[stream][tuple(json.loads(row["_old_key"]))]
-            held |= {column: base[column] for column in row["_missing"]}
+            values |= {column: base[column] for column in row["_missing"]}
         if row["_op"] == "d" and name in known and known[name][1] is not None:
             self._before_delete[stream][name] = known[name][1]
-        known[name] = (position, None if row["_op"] == "d" else held)
+        known[name] = (position, None if row["_op"] == "d" else values)
 
     @property
     def _before_delete(self) -> dict:
@@ -103,8 +103,8 @@ class Follower:
 
     def table(self, stream: str) -> list[dict]:
         """What stands, by key."""
-        found = self.rows[stream]
-        standing = {name: row for name, (at, row) in found.items() if row is not None and at > self.truncated[stream]}
+        rows = self.rows[stream]
+        standing = {name: row for name, (at, row) in rows.items() if row is not None and at > self.truncated[stream]}
         return [standing[name] for name in sorted(standing, key=str)]
 
     def close(self) -> None:

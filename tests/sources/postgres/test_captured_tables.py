@@ -66,9 +66,9 @@ def test_a_process_that_comes_later_reads_the_very_same_window(sql, database):
         again.restart()
         again.mark = before
         again.land(window)
-        taken = [event for event in follower.events if event[1]["_op"] not in "rt"]
-        assert again.events == taken
-        assert len(taken) == 53
+        changes = [event for event in follower.events if event[1]["_op"] not in "rt"]
+        assert again.events == changes
+        assert len(changes) == 53
 
 
 def test_what_commits_while_tables_are_copied_comes_behind_the_copy(sql, database):
@@ -164,8 +164,8 @@ def test_ddl_is_followed(sql, database, ddl, why, rows_follow):
         home = (
             {"amount": "amount__string"} if "TYPE text" in ddl else {}
         )  # values of another kind live beside the old ones
-        found = follower.table("public.orders")
-        assert [{name: row.get(home.get(name, name)) for name in expected[0]} for row in found] == expected
+        rows = follower.table("public.orders")
+        assert [{name: row.get(home.get(name, name)) for name in expected[0]} for row in rows] == expected
         assert any(why in warning for warning in follower.warnings) if why else not follower.warnings
 
 
@@ -324,11 +324,11 @@ def test_ddl_that_slips_in_before_a_label_is_seen(sql, database, monkeypatch):
         sql("INSERT INTO orders VALUES (2, 'b', 1)")
         peek, slips = WalWindows.following, iter(["ALTER TABLE orders ADD tier text DEFAULT 'gold'"])
 
-        def late(*given):
+        def late(*values):
             for ddl in slips:
                 sql(ddl)
                 follower.source.label("month-end")
-            return peek(*given)
+            return peek(*values)
 
         monkeypatch.setattr(WalWindows, "following", late)
         assert follower.cycle()

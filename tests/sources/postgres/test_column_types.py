@@ -76,9 +76,9 @@ def test_columns_that_are_wanted_as_text_are_text(session):
 
 def test_a_type_that_is_gone_counts_as_text(session):
     """The log still speaks of it; its texts it has, and the catalog knows nothing of it any more."""
-    gone = Layout(1, "s", "t", "d", (WalColumn("a", 4_000_000_000, -1, in_identity=False),))
-    assert Kinds(session).of(gone, ()) == ("string",)
-    assert Kinds(session).declared(gone) == ("type 4000000000",)
+    unknown = Layout(1, "s", "t", "d", (WalColumn("a", 4_000_000_000, -1, in_identity=False),))
+    assert Kinds(session).of(unknown, ()) == ("string",)
+    assert Kinds(session).declared(unknown) == ("type 4000000000",)
 
 
 def test_a_type_is_declared_as_the_server_writes_it(session):

@@ -16,9 +16,9 @@ def poll_with_rejects(poller: Poller) -> tuple[list[dict], list[Reject]]:
     if window is None:
         return [], []
     with poller.source.read(stored_window(window)) as streams:
-        found = read_with_rejects(streams)
+        result = read_with_rejects(streams)
     poller.mark = stored(window.end)
-    return found
+    return result
 
 
 def read_with_rejects(streams: Sequence[Rows]) -> tuple[list[dict], list[Reject]]:

@@ -45,10 +45,10 @@ def relation(dialect: str, *kinds: str) -> Relation:
 
 def shown(dialect: str, wanted: KeyRanges | pa.Table, *kinds: str) -> str:
     subject = relation(dialect, *kinds)
-    found = key_conditions(subject, wanted)
-    if found is None:
+    conditions = key_conditions(subject, wanted)
+    if conditions is None:
         return "-- everything is read"
-    return ";\n".join(statements.read_rows(subject.subject, subject.columns, [one]) for one in found)
+    return ";\n".join(statements.read_rows(subject.subject, subject.columns, [one]) for one in conditions)
 
 
 def test_the_statements_are_those_of_the_golden_file():

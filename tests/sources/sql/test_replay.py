@@ -31,17 +31,17 @@ class Bench:
     def rejects(self, **settings: object) -> list[Reject]:
         """As they are kept after a window, with rows alike counted."""
         poller = self.poller(**settings)
-        _, found = poll_with_rejects(poller)
+        _, rejects = poll_with_rejects(poller)
         poller.close()
-        return numbered_copies({(0, reject.id): reject for reject in found}, "w1")
+        return numbered_copies({(0, reject.id): reject for reject in rejects}, "w1")
 
     def replay(self, rejects: list[Reject], **settings: object) -> tuple[list[dict], list[Reject]]:
         poller = self.poller(**settings)
         assert isinstance(poller.source, Replays)
         with poller.source.replay(rejects, StreamsMark({})) as streams:
-            found = read_with_rejects(streams)
+            result = read_with_rejects(streams)
         poller.close()
-        return found
+        return result
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])

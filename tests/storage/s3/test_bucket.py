@@ -24,15 +24,15 @@ def test_objects_are_listed_with_their_columns(s3: S3ForTests, bucket: str) -> N
     put(s3, bucket, {"b.json": b"12345", "in/a.json": b"1", "empty.json": b"", "folder/": b""})
     container = opened_bucket(s3, bucket)
     assert {field.name: str(field.type) for field in next(container.listing()).schema} == LISTING_COLUMNS
-    found = listed(container)
-    assert list(found) == ["b.json", "empty.json", "in/a.json"]
-    assert [version.size for version in found.values()] == [5, 0, 1]
-    told = amazons_client(s3).head_object(Bucket=bucket, Key="b.json")
-    assert found["b.json"].etag == told["ETag"].strip('"')
-    assert found["b.json"].modified // 1_000_000 == told["LastModified"].timestamp()
-    assert container.fetch(found["empty.json"]) == b""
-    assert container.fetch(found["b.json"]) == b"12345"
-    assert container.stat("b.json") == found["b.json"]
+    objects = listed(container)
+    assert list(objects) == ["b.json", "empty.json", "in/a.json"]
+    assert [version.size for version in objects.values()] == [5, 0, 1]
+    head = amazons_client(s3).head_object(Bucket=bucket, Key="b.json")
+    assert objects["b.json"].etag == head["ETag"].strip('"')
+    assert objects["b.json"].modified // 1_000_000 == head["LastModified"].timestamp()
+    assert container.fetch(objects["empty.json"]) == b""
+    assert container.fetch(objects["b.json"]) == b"12345"
+    assert container.stat("b.json") == objects["b.json"]
     assert container.stat("folder/") is None
     assert container.url("in/a b.json") == f"s3://{bucket}/in/a b.json"
 
@@ -43,11 +43,11 @@ def test_many_pages_come_in_the_order_of_bytes(s3: S3ForTests, bucket: str) -> N
     container = dataclasses.replace(opened_bucket(s3, bucket), page_size=333)
     pages = list(container.listing())
     assert [page.num_rows for page in pages] == [333] * 7 + [169]
-    whole = pa.Table.from_batches(pages)["key"].to_pylist()
-    assert whole == by_bytes(names)
-    after = whole[1200]
-    assert keys(container, after) == whole[1201:]
-    assert keys(container, after + "!") == whole[1201:]
+    everything = pa.Table.from_batches(pages)["key"].to_pylist()
+    assert everything == by_bytes(names)
+    after = everything[1200]
+    assert keys(container, after) == everything[1201:]
+    assert keys(container, after + "!") == everything[1201:]
 
 
 def test_a_prefix_and_its_neighbours_are_told_apart(s3: S3ForTests, bucket: str) -> None:
@@ -136,11 +136,11 @@ def test_a_container_travels_and_shows_no_secret(s3: S3ForTests, bucket: str) ->
 
 
 def test_a_bucket_that_is_not_there_is_named(s3: S3ForTests) -> None:
-    with pytest.raises(SourceUnreachable) as told:
+    with pytest.raises(SourceUnreachable) as caught:
         keys(opened_bucket(s3, "no-such-bucket-here"))
-    assert "s3://no-such-bucket-here at http://127.0.0.1:" in str(told.value)
-    assert "NoSuchBucket" in str(told.value)
-    assert "→ check the bucket's name and the endpoint" in str(told.value)
+    assert "s3://no-such-bucket-here at http://127.0.0.1:" in str(caught.value)
+    assert "NoSuchBucket" in str(caught.value)
+    assert "→ check the bucket's name and the endpoint" in str(caught.value)
 
 
 def test_a_bucket_that_is_gone_while_objects_are_read_is_told_from_an_object_that_is(
@@ -159,7 +159,7 @@ def test_a_bucket_that_is_gone_while_objects_are_read_is_told_from_an_object_tha
 def test_nobody_at_the_endpoint_is_told_in_time() -> None:
     nowhere = S3ForTests("http://127.0.0.1:9", "us-east-1", "k", "not-to-be-seen")
     container = opened_bucket(nowhere, "b")
-    with pytest.raises(SourceUnreachable, match=r"s3://b at http://127\.0\.0\.1:9: Connection refused") as told:
+    with pytest.raises(SourceUnreachable, match=r"s3://b at http://127\.0\.0\.1:9: Connection refused") as caught:
         keys(container)
-    assert "→ check that the server runs at this endpoint" in str(told.value)
-    assert "not-to-be-seen" not in str(told.value)
+    assert "→ check that the server runs at this endpoint" in str(caught.value)
+    assert "not-to-be-seen" not in str(caught.value)

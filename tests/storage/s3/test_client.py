@@ -101,9 +101,9 @@ def test_a_server_that_stays_busy_is_told(server: Answers) -> None:
 @pytest.mark.parametrize("names", [["b", "a"], ["a", "a"], ["\uffee", "\U0001f600", "\uffed"]])
 def test_a_listing_out_of_order_is_no_listing(server: Answers, names: list[str]) -> None:
     server.answer(200, _page(*names))
-    with pytest.raises(SourceUnreachable, match="not in the order of their bytes") as told:
+    with pytest.raises(SourceUnreachable, match="not in the order of their bytes") as caught:
         keys(opened_bucket(server.s3, "b"))
-    assert f"lists {names[-2]!r} before {names[-1]!r}" in str(told.value)
+    assert f"lists {names[-2]!r} before {names[-1]!r}" in str(caught.value)
 
 
 def test_pages_out_of_order_are_no_listing(server: Answers) -> None:
@@ -115,16 +115,16 @@ def test_pages_out_of_order_are_no_listing(server: Answers) -> None:
 
 def test_another_region_is_named(server: Answers) -> None:
     server.answer(301, _refused("PermanentRedirect"), x_amz_bucket_region="eu-north-1")
-    with pytest.raises(SourceUnreachable) as told:
+    with pytest.raises(SourceUnreachable) as caught:
         keys(opened_bucket(server.s3, "b"))
-    assert told.value.hint == "the bucket is in another region: set region: eu-north-1"
+    assert caught.value.hint == "the bucket is in another region: set region: eu-north-1"
 
 
 def test_what_is_no_s3_is_told(server: Answers) -> None:
     server.answer(200, "<html><body>Welcome!</html>")
-    with pytest.raises(SourceUnreachable, match="not XML") as told:
+    with pytest.raises(SourceUnreachable, match="not XML") as caught:
         keys(opened_bucket(server.s3, "b"))
-    assert "check that endpoint is an S3 server" in told.value.hint
+    assert "check that endpoint is an S3 server" in caught.value.hint
     server.answer(200, "<html><body>Welcome!</body></html>")
     with pytest.raises(SourceUnreachable, match="not a list of objects"):
         keys(opened_bucket(server.s3, "b"))
@@ -168,6 +168,6 @@ def test_a_404_that_is_not_of_s3_is_no_missing_object(server: Answers, key: str)
 @pytest.mark.parametrize("code", ["AccessDenied", "InvalidObjectState", "KMS.DisabledException"])
 def test_one_object_that_is_refused_is_told_from_all_of_them(server: Answers, key: str, code: str) -> None:
     server.answer(403, _refused(code, "not for you"))
-    with pytest.raises(ObjectRefused, match=f"{key}: {code}: not for you") as told:
+    with pytest.raises(ObjectRefused, match=f"{key}: {code}: not for you") as caught:
         opened_bucket(server.s3, "b").fetch(ObjectVersion(key, "e", 1, 0))
-    assert "not-to-be-seen" not in str(told.value)
+    assert "not-to-be-seen" not in str(caught.value)

@@ -105,11 +105,11 @@ def test_variables_and_files_mean_what_they_mean_to_amazons_library(
     if region is None and "AWS_REGION" in variables:
         region = variables["AWS_REGION"]  # Amazon's newer tools read it; botocore itself only the older name
     client = session.create_client("s3", region_name=region or "us-east-1")
-    found = session.get_credentials()
+    credentials = session.get_credentials()
     endpoint, in_region, keys = _values_of(find_access("b", S3Settings(), files | variables))
     theirs = str(client.meta.endpoint_url)
     assert endpoint == (theirs if "amazonaws" not in theirs else f"https://b.s3.{in_region}.amazonaws.com")
-    assert keys == (found.access_key, found.secret_key, found.token)
+    assert keys == (credentials.access_key, credentials.secret_key, credentials.token)
     assert variables.get("AWS_REGION", client.meta.region_name) == in_region
 
 
@@ -147,7 +147,7 @@ def test_where_a_bucket_is(settings: dict[str, Any], bucket: str, endpoint: str,
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"access_key": "k"}, "belong together"),
         ({"secret_key": "s"}, "belong together"),
@@ -157,8 +157,8 @@ def test_where_a_bucket_is(settings: dict[str, Any], bucket: str, endpoint: str,
         ({"endpoint": "http://user:pass@host", "anonymous": True}, "not a server's address"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], told: str, files: dict[str, str]) -> None:
-    with pytest.raises(InputError, match=told) as refused:
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str, files: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=message) as refused:
         find_access("b", S3Settings(**settings), files)
     assert "pass" not in str(refused.value)
 
@@ -180,9 +180,9 @@ def test_no_credentials_at_all_are_told(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv(name, "/nothing")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     access = find_access("b", S3Settings())
-    with pytest.raises(InputError, match="no credentials for S3") as told:
+    with pytest.raises(InputError, match="no credentials for S3") as caught:
         access.credentials.keys()
-    assert "anonymous: true" in told.value.hint
+    assert "anonymous: true" in caught.value.hint
 
 
 @pytest.mark.servers
@@ -213,12 +213,12 @@ def test_keys_are_lent_by_a_role(
     put(moto, moto_bucket, {"a": b"content", "a//b": b"odd"})
     for name, value in (files | moto.environment).items():
         monkeypatch.setenv(name, value)
-    asked = {"role": _ROLE, "endpoint": moto.endpoint} if way == "role" else {"profile": "assuming"}
-    container = open_container(ObjectsSourceSettings(url=f"s3://{moto_bucket}"), Path("/"), S3Settings(**asked))
+    settings = {"role": _ROLE, "endpoint": moto.endpoint} if way == "role" else {"profile": "assuming"}
+    container = open_container(ObjectsSourceSettings(url=f"s3://{moto_bucket}"), Path("/"), S3Settings(**settings))
     assert isinstance(container, Bucket)
-    lent = container.access.credentials
-    assert isinstance(lent, BotocoreKeys)
-    keys = lent.keys()
+    temporary = container.access.credentials
+    assert isinstance(temporary, BotocoreKeys)
+    keys = temporary.keys()
     assert keys.access_key.startswith("ASIA")  # Amazon's mark of keys that are lent
     assert keys.session_token is not None
     assert keys.session_token.reveal() not in repr(container)
@@ -232,9 +232,9 @@ def test_keys_are_lent_by_a_role(
 
 def test_a_role_that_nobody_lends_is_told() -> None:
     nobody = BotocoreKeys(Keys("key", Secret("not-to-be-seen")), role=_ROLE, endpoint="http://127.0.0.1:9", region="r")
-    with pytest.raises(SourceUnreachable, match=f"by the role {_ROLE}") as told:
+    with pytest.raises(SourceUnreachable, match=f"by the role {_ROLE}") as caught:
         nobody.keys()
-    assert "not-to-be-seen" not in str(told.value) + repr(nobody)
+    assert "not-to-be-seen" not in str(caught.value) + repr(nobody)
 
 
 @pytest.mark.parametrize("settings", ["role='arn:aws:iam::1:role/r'", "profile='assuming'", ""])
@@ -246,7 +246,7 @@ def test_what_needs_an_extra_says_so(files: dict[str, str], settings: str) -> No
         f"find_access('b', S3Settings({settings})).credentials.keys()"
     )
     alone = files | {"PATH": os.environ["PATH"], "AWS_SHARED_CREDENTIALS_FILE": "/nothing"}
-    told = subprocess.run([sys.executable, "-c", asking], env=alone, capture_output=True, text=True, check=False)
-    assert "InputError" in told.stderr
-    assert "botocore, which is not installed" in told.stderr
-    assert "pip install 'headwater[aws]'" in told.stderr
+    process = subprocess.run([sys.executable, "-c", asking], env=alone, capture_output=True, text=True, check=False)
+    assert "InputError" in process.stderr
+    assert "botocore, which is not installed" in process.stderr
+    assert "pip install 'headwater[aws]'" in process.stderr

@@ -41,15 +41,15 @@ def _check_all(s3: S3ForTests, bucket: str, written: list[str]) -> None:
     put(s3, bucket, {key: _content(key) for key in written})
     assert max(len(key.encode()) for key in written) == 1024
     container = opened_bucket(s3, bucket, ignore=[])
-    found = listed(container)
-    assert list(found) == by_bytes(written)
-    for key, version in found.items():
+    objects = listed(container)
+    assert list(objects) == by_bytes(written)
+    for key, version in objects.items():
         assert container.fetch(version) == _content(key), key
         assert container.fetch_range(version, 4, 11) == b"content", key
         assert container.stat(key) == version, key
         if "\x01" in key or "\uffff" in key:
             continue  # moto repeats what a listing starts after, and does not escape it
-        assert keys(container, key) == [other for other in found if other.encode() > key.encode()], key
+        assert keys(container, key) == [other for other in objects if other.encode() > key.encode()], key
 
 
 def test_only_empty_objects_stand_for_folders(moto: S3ForTests, moto_bucket: str) -> None:
@@ -79,8 +79,8 @@ def test_keys_that_are_no_paths_are_signed_as_the_server_signs_them(s3: S3ForTes
     assert container.fetch(odd) == b"content"
     wrong = opened_bucket(S3ForTests(s3.endpoint, s3.region, s3.access_key, "wrong-secret"), bucket)
     for refused in (version, odd):
-        with pytest.raises(SourceUnreachable, match="SignatureDoesNotMatch") as told:
+        with pytest.raises(SourceUnreachable, match="SignatureDoesNotMatch") as caught:
             wrong.fetch(refused)
-        assert "secret_key" in told.value.hint
-        assert "wrong-secret" not in str(told.value)
-        assert "StringToSign" not in str(told.value)
+        assert "secret_key" in caught.value.hint
+        assert "wrong-secret" not in str(caught.value)
+        assert "StringToSign" not in str(caught.value)

@@ -21,8 +21,8 @@ _HEADERS = st.dictionaries(st.sampled_from(["if-match", "range"]), st.from_regex
 def test_signatures_are_those_of_amazons_library(
     key: str, query: dict[str, str], headers: dict[str, str], token: str | None
 ) -> None:
-    path, asked = f"/bucket/{escape_path(key)}", escape_query(query)
-    request = GetRequest("host:9000", path, asked, headers)
+    path, encoded_query = f"/bucket/{escape_path(key)}", escape_query(query)
+    request = GetRequest("host:9000", path, encoded_query, headers)
     now = dt.datetime.now(dt.UTC)
     keys = Keys("access", Secret("secret"), Secret(token) if token else None)
     ours = sign(request, keys, "eu-central-1", now)

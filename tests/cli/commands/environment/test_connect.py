@@ -139,13 +139,13 @@ def test_a_class_that_the_worker_does_not_have_is_told_with_those_it_has(
 ):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
-    made = headwater("connect", "template", "s3", "--topic", "shop.*", "--bucket", "lake", "--kind", kind)
-    (tmp_path / "s3_sink.json").write_text(made.out)
+    output = headwater("connect", "template", "s3", "--topic", "shop.*", "--bucket", "lake", "--kind", kind)
+    (tmp_path / "s3_sink.json").write_text(output.out)
     for command in ("apply", "validate"):
         done = hw(command, "s3_sink.json")
         assert done.code == 2
         assert "s3-sink: the worker at http://127.0.0.1:" in done.err
-        assert f"has no connector class {made.out.split('connector.class')[1].split(chr(34))[2]}" in done.err
+        assert f"has no connector class {output.out.split('connector.class')[1].split(chr(34))[2]}" in done.err
         assert "it has io.debezium.connector.postgresql.PostgresConnector 3.6.3.Final, org.apache" in done.err
         assert "plugin.path" in done.err
 
@@ -290,8 +290,8 @@ def test_the_worker_is_found_where_it_was_named_and_people_are_told(
     usual = headwater("connect", "plugins")
     assert usual.err.startswith("Kafka Connect at http://localhost:8083 (the default)\n")
     (tmp_path / "headwater.yaml").write_text(f"connect: {{url: '{connect}'}}\n")
-    found = headwater("connect", "plugins")
-    assert (found.code, found.err) == (0, f"Kafka Connect at {connect} (headwater.yaml)\n")
+    output = headwater("connect", "plugins")
+    assert (output.code, output.err) == (0, f"Kafka Connect at {connect} (headwater.yaml)\n")
     monkeypatch.setenv("HEADWATER_CONNECT_URL", "http://u:geheim@127.0.0.1:1")
     named = headwater("connect", "plugins")
     assert (named.code, "Kafka Connect at http://u:****@127.0.0.1:1 (HEADWATER_CONNECT_URL)" in named.err) == (3, True)
@@ -327,10 +327,10 @@ def capture(
     monkeypatch.setenv("POSTGRESQL_USER", at["user"])
     monkeypatch.setenv("POSTGRESQL_PASSWORD", "streng-geheim")
     flags = ["--name", name, "--database", at["dbname"], "--host", at["host"], "--port", at["port"]]
-    made = headwater("connect", "template", "postgres", *flags, "--table", "public.orders")
-    assert made.code == 0, made.err
+    output = headwater("connect", "template", "postgres", *flags, "--table", "public.orders")
+    assert output.code == 0, output.err
     file = tmp_path / "debezium.json"
-    file.write_text(made.out)
+    file.write_text(output.out)
     yield file
     if hw("delete", name, "--yes").code == 0:
         drop_slot(database, name)
@@ -398,14 +398,14 @@ def values_of(brokers: str, topic: str, count: int, decode: Callable[[bytes], ob
     settings = {"bootstrap.servers": brokers, "group.id": topic, "auto.offset.reset": "earliest", "log_level": 0}
     consumer = Consumer({**settings, "topic.metadata.refresh.interval.ms": 200})
     consumer.subscribe([topic])
-    found: list = []
+    replies: list = []
 
     def arrived() -> bool:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            found.append(message.value() and decode(message.value()))
-        return len(found) >= count
+            replies.append(message.value() and decode(message.value()))
+        return len(replies) >= count
 
     wait_until(arrived, 90)
     consumer.close()
-    return found
+    return replies

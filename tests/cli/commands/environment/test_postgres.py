@@ -65,8 +65,8 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def states(found: dict[str, object], subject: str) -> list[str]:
-    return [finding["state"] for finding in found["findings"] if finding["subject"] == subject]
+def states(report: dict[str, object], subject: str) -> list[str]:
+    return [finding["state"] for finding in report["findings"] if finding["subject"] == subject]
 
 
 def as_role(database: str, role: str) -> str:
@@ -91,29 +91,29 @@ def test_the_sql_that_check_prints_makes_the_server_ready(headwater: Headwater, 
     assert states(first.json, f"role {role}") == ["missing"]
     assert states(first.json, "table sales.log") == ["missing"]
     rounds = 0
-    found = first
-    while found.code == 1:
+    check = first
+    while check.code == 1:
         rounds += 1
-        assert rounds <= 3, found.out
-        for statement in found.json["sql"]:
+        assert rounds <= 3, check.out
+        for statement in check.json["sql"]:
             sales.execute(statement)
-        found = headwater("postgres", "check", *flags, "--json")
-    assert found.code == 0
-    assert found.json["ready"] is True
-    assert found.json["sql"] == []
+        check = headwater("postgres", "check", *flags, "--json")
+    assert check.code == 0
+    assert check.json["ready"] is True
+    assert check.json["sql"] == []
     sales.execute("INSERT INTO sales.log VALUES (now(), 'a')")
     sales.execute("UPDATE sales.log SET line = 'b'")
 
 
 def test_check_says_in_words_what_is_missing_and_how_to_mend_it(headwater: Headwater, database, sales):
-    shown = headwater("postgres", "check", "--url", database, "--table", "sales.customers", "--table", "sales.orders")
-    assert shown.code == 1
-    assert "none publishes sales.customers, sales.orders" in shown.out
-    assert '  CREATE PUBLICATION "headwater" FOR TABLE "sales"."customers", "sales"."orders";' in shown.out
-    assert "it has no primary key: once published, UPDATE and DELETE fail in your application" in shown.out
-    assert '  ALTER TABLE "sales"."customers" REPLICA IDENTITY USING INDEX "customers_code";' in shown.out
-    assert "changes do not hold the generated columns twice" in shown.out
-    assert shown.out.rstrip().endswith("not ready: 2 items missing")
+    output = headwater("postgres", "check", "--url", database, "--table", "sales.customers", "--table", "sales.orders")
+    assert output.code == 1
+    assert "none publishes sales.customers, sales.orders" in output.out
+    assert '  CREATE PUBLICATION "headwater" FOR TABLE "sales"."customers", "sales"."orders";' in output.out
+    assert "it has no primary key: once published, UPDATE and DELETE fail in your application" in output.out
+    assert '  ALTER TABLE "sales"."customers" REPLICA IDENTITY USING INDEX "customers_code";' in output.out
+    assert "changes do not hold the generated columns twice" in output.out
+    assert output.out.rstrip().endswith("not ready: 2 items missing")
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,10 @@ def test_the_role_may_read_these_tables_and_capture_and_nothing_else(
 
 def password_is(connection: psycopg.Connection, role: str, password: str) -> bool:
     """By the server's own record of it: the test server lets everybody in."""
-    ((kept,),) = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = %s", [role]).fetchall()
-    match = re.fullmatch(r"SCRAM-SHA-256\$(\d+):([^$]+)\$([^:]+):.+", kept)
+    ((stored_password,),) = connection.execute(
+        "SELECT rolpassword FROM pg_authid WHERE rolname = %s", [role]
+    ).fetchall()
+    match = re.fullmatch(r"SCRAM-SHA-256\$(\d+):([^$]+)\$([^:]+):.+", stored_password)
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(match[2]), int(match[1]))
     client = hmac.digest(salted, b"Client Key", "sha256")
     return hashlib.sha256(client).digest() == base64.b64decode(match[3])
@@ -216,8 +218,8 @@ def test_a_table_whose_updates_would_fail_is_refused_by_name_with_the_ways_out(h
     )  # fmt: skip
     assert mended.code == 0, mended.err
     sales.execute("UPDATE sales.log SET line = 'b'; UPDATE sales.customers SET name = 'c'")
-    found = sales.execute("SELECT relname, relreplident::text FROM pg_class WHERE relname IN ('log', 'customers')")
-    assert dict(found.fetchall()) == {"log": "f", "customers": "i"}
+    identities = sales.execute("SELECT relname, relreplident::text FROM pg_class WHERE relname IN ('log', 'customers')")
+    assert dict(identities.fetchall()) == {"log": "f", "customers": "i"}
 
 
 def test_names_of_every_kind_are_quoted(headwater: Headwater, database, sales, role):
@@ -270,9 +272,9 @@ def test_a_slot_is_made_once_and_checked(headwater: Headwater, database, sales):
     slot = f"slot_{uuid.uuid4().hex[:8]}"
     flags = ("--url", database, "--table", "sales.orders", "--slot", slot)
     try:
-        made = headwater("postgres", "prepare", *flags, "--apply", "--yes")
-        assert (made.code, made.out) == (0, "done: 2 statements\n")
-        assert "retains WAL from now on" in made.err
+        output = headwater("postgres", "prepare", *flags, "--apply", "--yes")
+        assert (output.code, output.out) == (0, "done: 2 statements\n")
+        assert "retains WAL from now on" in output.err
         assert headwater("postgres", "prepare", *flags, "--apply", "--yes").out.startswith("nothing to do")
         assert states(headwater("postgres", "check", *flags, "--json").json, f"slot {slot}") == ["ok"]
     finally:
@@ -287,9 +289,9 @@ def test_input_that_makes_no_sense_exits_2_and_a_server_that_is_away_3(headwater
     assert unknown.code == 2
     assert "did you mean sales.orders" in unknown.err
     assert headwater("postgres", "prepare", "--url", database).code == 2
-    asked = headwater("postgres", "prepare", "--url", database, "--table", "sales.orders", "--apply")
-    assert asked.code == 2
-    assert "pass --yes" in asked.err
+    output = headwater("postgres", "prepare", "--url", database, "--table", "sales.orders", "--apply")
+    assert output.code == 2
+    assert "pass --yes" in output.err
     assert sales.execute("SELECT count(*) FROM pg_publication").fetchone() == (0,)
     for identity in ("default", "nosuch=full", "sales.orders=nosuch"):
         flags = ("--table", "sales.orders", "--replica-identity", identity)
@@ -325,12 +327,12 @@ def test_a_server_without_logical_replication_is_told_so(headwater: Headwater):
         )
         admin.execute("CREATE ROLE capture LOGIN; GRANT SELECT ON orders TO capture; GRANT rds_replication TO capture")
         flags = ("--url", server.url(), "--table", "orders")
-        found = headwater("postgres", "check", *flags, "--role", "capture", "--json")
-        assert found.code == 1
+        check = headwater("postgres", "check", *flags, "--role", "capture", "--json")
+        assert check.code == 1
         for subject in ("wal_level", "max_replication_slots", "max_wal_senders"):
-            assert states(found.json, subject) == ["missing"]
-        assert "rds.logical_replication" in found.out
-        assert states(found.json, "role capture") == ["ok"]
+            assert states(check.json, subject) == ["missing"]
+        assert "rds.logical_replication" in check.out
+        assert states(check.json, "role capture") == ["ok"]
         refused = headwater("postgres", "prepare", *flags, "--slot", "s", "--apply", "--yes")
         assert (refused.code, "a slot needs wal_level = logical" in refused.err) == (2, True)
         assert "wal_level is replica" in headwater("postgres", "prepare", *flags).err

@@ -45,7 +45,7 @@ sinks:
 def standing(database: str, slot: str, tmp_path: Path) -> Standing:
     """Makes the slot, and stores a mark at its place."""
 
-    def made(**tables: TableState) -> LsnMark:
+    def mark(**tables: TableState) -> LsnMark:
         session = PostgresSession(Secret(database))
         lsn = create_slot(session, slot)
         server = read_state(session, slot).server
@@ -59,7 +59,7 @@ def standing(database: str, slot: str, tmp_path: Path) -> Standing:
         store.close()
         return mark
 
-    return made
+    return mark
 
 
 def test_a_healthy_slot_is_shown_and_exits_0(headwater: Headwater, standing: Standing, slot: str):

@@ -214,16 +214,16 @@ def test_stop_pause_and_resume_write_their_signals_and_status_shows_them_all(hea
         "INSERT INTO debezium_signal VALUES (%s, 'snapshot-window-open', %s)",
         [f"{chunk}-open", '{"openWindowTimestamp": "2026-03-02T09:30:00.5Z"}'],
     )
-    found = headwater("signal", "status", *url, "--json").json
-    assert [one["id"] for one in found["signals"]] == ids
-    assert [one["type"] for one in found["signals"]] == [
+    status = headwater("signal", "status", *url, "--json").json
+    assert [one["id"] for one in status["signals"]] == ids
+    assert [one["type"] for one in status["signals"]] == [
         "execute-snapshot",
         "pause-snapshot",
         "resume-snapshot",
         "stop-snapshot",
         "stop-snapshot",
     ]
-    first = found["signals"][0]
+    first = status["signals"][0]
     assert (first["tables"], first["progress"]) == (["public.orders"], "reading chunk 1")
     assert first["chunks"] == {"begun": 1, "read": 0}
     assert first["written"].startswith("20")

@@ -21,13 +21,13 @@ def test_writers_that_make_a_namespace_and_a_table_at_once_all_get_the_same_tabl
     schema = orders([1]).schema
 
     def make(_: int) -> list[str]:
-        made = []
+        created = []
         for number in range(_ROUNDS):
             name = table_for(f"{lands.namespace}_{number}.orders", "orders")
             together.wait()
             table = create_table(lands.spark, name, schema, key=("id",), owner=("p", "s", "o"))
-            made.append(str(table.java.uuid()))
-        return made
+            created.append(str(table.java.uuid()))
+        return created
 
     with ThreadPoolExecutor(_WRITERS) as writers:
         first, *others = list(writers.map(make, range(_WRITERS)))

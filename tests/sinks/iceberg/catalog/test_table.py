@@ -179,7 +179,7 @@ def test_hostile_column_names_are_only_names(lands: LakeTable, upsert: str) -> N
     sink.land(lands.attempt(1), table_rows(rows(range(6), "old")))
     landing = sink.land(lands.attempt(2), table_rows(rows(range(3, 9), "new")))
     assert landing.proof["upsert"] == upsert
-    found = {row["id"]: row for row in lands.rows()}
+    by_id = {row["id"]: row for row in lands.rows()}
     assert len(lands.rows()) == 9
-    assert [found[n]["it's"].split()[0] for n in range(9)] == ["old"] * 3 + ["new"] * 6
+    assert [by_id[n]["it's"].split()[0] for n in range(9)] == ["old"] * 3 + ["new"] * 6
     assert set(lands.spark.table(lands.table).columns) == {*HOSTILE, "id"}

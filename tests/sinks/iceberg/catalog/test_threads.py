@@ -19,5 +19,5 @@ pytestmark = pytest.mark.spark
 def test_a_thread_of_its_own_finds_a_catalog_that_nobody_has_used(spark: SparkSession):
     own = spark.newSession()  # has loaded no catalog yet, and is no thread's own
     with ThreadPoolExecutor(2) as threads:
-        found = threads.map(lambda name: find_table(own, table_for(f"lake.nowhere.{name}", "x")), ["a", "b"])
-        assert list(found) == [None, None]
+        tables = threads.map(lambda name: find_table(own, table_for(f"lake.nowhere.{name}", "x")), ["a", "b"])
+        assert list(tables) == [None, None]

@@ -16,15 +16,15 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def log() -> ChangeLog:
-    made = ChangeLog()
-    made.insert(1, "a", "A")
-    made.update(1, "b")
-    made.move(1, 2, "c")
-    made.truncate()
-    return made
+    log = ChangeLog()
+    log.insert(1, "a", "A")
+    log.update(1, "b")
+    log.move(1, 2, "c")
+    log.truncate()
+    return log
 
 
-def found(target: Target) -> list[tuple]:
+def rows_of(target: Target) -> list[tuple]:
     rows = target.lands.spark.sql(
         f"SELECT offset, _op, id, _missing, _old_key FROM {target.lands.table} ORDER BY offset"
     )
@@ -34,7 +34,7 @@ def found(target: Target) -> list[tuple]:
 def test_every_event_is_kept_with_what_it_left_out(lands: LakeTable, log: ChangeLog):
     target = Target(lands, mode="changes")
     target.land(plainly(log))
-    assert found(target) == [
+    assert rows_of(target) == [
         (0, "c", 1, None, None),
         (1, "u", 1, ["body"], None),
         (2, "d", 1, None, None),
@@ -47,7 +47,7 @@ def test_events_that_are_read_again_are_kept_once(lands: LakeTable, log: ChangeL
     target = Target(lands, mode="changes")
     for window in (plainly(log)[:3], plainly(log)[1:], plainly(log)):
         target.land(window)
-    assert [row[0] for row in found(target)] == [0, 1, 2, 3, 4]
+    assert [row[0] for row in rows_of(target)] == [0, 1, 2, 3, 4]
 
 
 def test_it_is_kept_by_the_day_of_arrival(lands: LakeTable, log: ChangeLog):

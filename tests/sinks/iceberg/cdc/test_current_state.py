@@ -66,9 +66,9 @@ class Target:
             self.land_rows(with_tables(changes(()), (row_of(reject),)))
 
     def rows(self) -> dict[int, tuple[str, str]]:
-        found = self.lands.spark.sql(f"SELECT id, note, body FROM {self.lands.table}").collect()
-        assert len({row.id for row in found}) == len(found), "a key is there twice"
-        return {row.id: (row.note, row.body) for row in found}
+        rows = self.lands.spark.sql(f"SELECT id, note, body FROM {self.lands.table}").collect()
+        assert len({row.id for row in rows}) == len(rows), "a key is there twice"
+        return {row.id: (row.note, row.body) for row in rows}
 
 
 def plainly(log: ChangeLog) -> list[tuple[int, int, Event]]:
@@ -196,10 +196,8 @@ def test_deleted_rows_can_stay_marked(lands: LakeTable):
     target.land(plainly(log))
     log.delete(1)
     target.land(plainly(log)[2:])
-    found = target.lands.spark.sql(
-        f"SELECT id, note, body, _is_deleted FROM {target.lands.table} ORDER BY id"
-    ).collect()
-    assert [tuple(row) for row in found] == [(1, "a", "A", True), (2, "b", "B", False)]
+    rows = target.lands.spark.sql(f"SELECT id, note, body, _is_deleted FROM {target.lands.table} ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(1, "a", "A", True), (2, "b", "B", False)]
 
 
 KEYS = st.integers(1, 5)

@@ -24,12 +24,12 @@ class Versions(Target):
 
     def versions(self) -> list[tuple[object, ...]]:
         columns = "id, note, body, valid_from_position, valid_to_position, is_current, valid_from, valid_to"
-        found = self.lands.spark.sql(f"SELECT {columns} FROM {self.lands.table}").collect()
-        for row in found:
+        rows = self.lands.spark.sql(f"SELECT {columns} FROM {self.lands.table}").collect()
+        for row in rows:
             assert row.is_current == (row.valid_to_position is None) == (row.valid_to is None)
         return sorted(
             (r.id, r.note, r.body, int(r.valid_from_position), r.valid_to_position and int(r.valid_to_position))
-            for r in found
+            for r in rows
         )
 
 
@@ -49,10 +49,10 @@ def test_the_times_of_a_version_are_those_of_its_changes(lands: LakeTable):
     log.insert(1, "a", "A")
     log.delete(1)
     target.land(plainly(log))
-    (found,) = target.lands.spark.sql(
+    (row,) = target.lands.spark.sql(
         f"SELECT unix_micros(valid_from) AS f, unix_micros(valid_to) AS t FROM {target.lands.table}"
     ).collect()
-    assert [found.f, found.t] == [round(event.time.timestamp() * 1e6) for event in log.events]
+    assert [row.f, row.t] == [round(event.time.timestamp() * 1e6) for event in log.events]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::3])

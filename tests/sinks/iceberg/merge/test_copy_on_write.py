@@ -27,8 +27,8 @@ COPY = {"mode": "merge", "upsert": "copy-on-write"}
 
 def files(lands: LakeTable) -> list[tuple[int, int]]:
     """Content (0: rows, 1: deletes) and rows of every file of the head."""
-    found = lands.spark.sql(f"SELECT content, record_count FROM {lands.table}.files").collect()
-    return sorted((row.content, row.record_count) for row in found)
+    files = lands.spark.sql(f"SELECT content, record_count FROM {lands.table}.files").collect()
+    return sorted((row.content, row.record_count) for row in files)
 
 
 def test_nothing_is_marked_as_deleted_and_small_files_become_one(lands: LakeTable, lake_folder: Path) -> None:
@@ -43,16 +43,16 @@ def test_nothing_is_marked_as_deleted_and_small_files_become_one(lands: LakeTabl
 
 def test_rows_that_are_carried_over_keep_their_ids_and_the_age_of_their_values(lands: LakeTable) -> None:
     def lineage() -> dict[int, tuple[int, int]]:
-        found = lands.spark.sql(f"SELECT id, _row_id, _last_updated_sequence_number FROM {lands.table}").collect()
-        return {row[0]: (row[1], row[2]) for row in found}
+        row_lineage = lands.spark.sql(f"SELECT id, _row_id, _last_updated_sequence_number FROM {lands.table}").collect()
+        return {row[0]: (row[1], row[2]) for row in row_lineage}
 
     sink = lands.sink(**COPY)
     sink.land(lands.attempt(1), orders(range(6), splits=2))
     first = lineage()
     for number, changed in ((2, 1), (3, 4)):
         sink.land(lands.attempt(number), orders([changed], f"{number}"))
-        kept = {key: found for key, found in lineage().items() if key not in {1, 4}}
-        assert kept == {key: found for key, found in first.items() if key not in {1, 4}}
+        untouched = {key: row_lineage for key, row_lineage in lineage().items() if key not in {1, 4}}
+        assert untouched == {key: row_lineage for key, row_lineage in first.items() if key not in {1, 4}}
     assert lineage()[4][1] > first[4][1]
     assert len({row for row, _ in lineage().values()}) == 6
 

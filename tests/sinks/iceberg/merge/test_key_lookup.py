@@ -32,17 +32,17 @@ def test_every_key_is_in_its_bucket_and_in_no_other(column: int, width: int) -> 
     numbers = partition_values(COLUMNS[column], f"bucket[{width}]").to_pylist()
     for number in range(width):
         bucket = (Bucket(column, width, number),)
-        found = keys.of(bucket)
-        assert (0 if found is None else len(found)) == numbers.count(number)
+        selected = keys.of(bucket)
+        assert (0 if selected is None else len(selected)) == numbers.count(number)
         assert keys.may_be_in(bucket) == (number in numbers)
 
 
 def test_two_buckets_leave_the_keys_that_are_in_both() -> None:
     keys = KeysByBucket(KeySet([COLUMNS[1], COLUMNS[2]]), [1, 2])
     one, two = (partition_values(COLUMNS[n], "bucket[3]").to_pylist() for n in (1, 2))
-    found = keys.of((Bucket(1, 3, 0), Bucket(2, 3, 2)))
-    assert found is not None
-    assert found.columns[0].to_pylist() == [n for n in range(50) if (one[n], two[n]) == (0, 2)]
+    selected = keys.of((Bucket(1, 3, 0), Bucket(2, 3, 2)))
+    assert selected is not None
+    assert selected.columns[0].to_pylist() == [n for n in range(50) if (one[n], two[n]) == (0, 2)]
 
 
 def test_buckets_of_other_columns_say_nothing() -> None:
@@ -65,8 +65,8 @@ def test_only_files_of_the_batchs_buckets_are_read(lands: LakeTable, lake_folder
     sink.land(lands.attempt(1), orders(range(40), "old"))
     numbers = partition_values(pa.array(range(40)), "bucket[4]").to_pylist()
     chosen = [n for n in range(40) if numbers[n] == 1]
-    found = lands.spark.sql(f"SELECT file_path FROM {lands.table}.files WHERE partition.id_bucket = 1").collect()
-    with out_of_reach(lands, lake_folder, but={row.file_path.rsplit("/", 1)[1] for row in found}):
+    files = lands.spark.sql(f"SELECT file_path FROM {lands.table}.files WHERE partition.id_bucket = 1").collect()
+    with out_of_reach(lands, lake_folder, but={row.file_path.rsplit("/", 1)[1] for row in files}):
         landing = sink.land(lands.attempt(2), orders([chosen[0], chosen[-1]], "new"))
     assert "in 1 files, each of 1 buckets against its own keys" in landing.proof["why"]
     assert [row["id"] for row in lands.rows() if "new" in row["note"]] == [chosen[0], chosen[-1]]

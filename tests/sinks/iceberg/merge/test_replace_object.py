@@ -24,12 +24,12 @@ pytestmark = pytest.mark.spark
 MODE = "replace_object"
 
 
-def held(lands: LakeTable) -> dict[str, list[str]]:
+def content(lands: LakeTable) -> dict[str, list[str]]:
     """What the table holds of each object: the notes of its rows."""
-    found: dict[str, list[str]] = {}
+    content: dict[str, list[str]] = {}
     for row in lands.rows():
-        found.setdefault(row["object_url"].removeprefix(url_of("")), []).append(row["note"])
-    return found
+        content.setdefault(row["object_url"].removeprefix(url_of("")), []).append(row["note"])
+    return content
 
 
 def files(lands: LakeTable) -> list[tuple[int, int]]:
@@ -68,7 +68,7 @@ def test_an_object_that_is_read_again_replaces_its_rows_in_one_snapshot(
     landing = sink.land(lands.attempt(2), objects({"a": [6], "d": [7]}, earlier=["a"]))
     assert (landing.rows, landing.proof["upsert"], landing.proof["removed"]) == (2, upsert, 2)
     assert landing.proof["why"] == f"1 objects against 5 rows in 1 files; set by upsert: {upsert}"
-    assert held(lands) == {"a": ["new 6"], "b": ["old 3"], "c": ["old 4", "old 5"], "d": ["new 7"]}
+    assert content(lands) == {"a": ["new 6"], "b": ["old 3"], "c": ["old 4", "old 5"], "d": ["new 7"]}
     assert lands.snapshots()[-1]["headwater.removed"] == "2"
     assert len(lands.snapshots()) == 2
     assert sink.landed(lands.attempt(2), "shop.orders").proof == landing.proof
@@ -80,7 +80,7 @@ def test_rows_that_went_before_are_not_counted_again(lands: LakeTable) -> None:
     sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3]}))
     assert sink.land(lands.attempt(2), objects({"a": [4, 5, 6]}, earlier=["a"])).proof["removed"] == 2
     assert sink.land(lands.attempt(3), objects({"a": [7]}, earlier=["a"])).proof["removed"] == 3
-    assert held(lands) == {"a": ["new 7"], "b": ["new 3"]}
+    assert content(lands) == {"a": ["new 7"], "b": ["new 3"]}
     assert files(lands) == [(0, 1), (0, 3), (1, 2)]  # the first file with its vector, the third; the second went whole
 
 
@@ -100,17 +100,17 @@ def test_objects_that_are_empty_or_gone_lose_their_rows(lands: LakeTable, upsert
     sink.land(lands.attempt(1), objects({"a": [1, 2], "b": [3], "c": [4]}))
     landing = sink.land(lands.attempt(2), objects({"a": [], "d": [5]}, earlier=["a"]))
     assert (landing.rows, landing.proof["removed"]) == (1, 2)
-    gone = Rows(
+    empty = Rows(
         "shop.orders",
         pa.schema([("object_url", pa.string())]),
         splits=(),
         objects=Objects("object_url", (url_of("b"),)),
     )
-    landing = sink.land(lands.attempt(3), gone)
+    landing = sink.land(lands.attempt(3), empty)
     assert (landing.rows, landing.proof["removed"]) == (0, 1)
-    assert held(lands) == {"c": ["new 4"], "d": ["new 5"]}
+    assert content(lands) == {"c": ["new 4"], "d": ["new 5"]}
     assert lands.spark.table(lands.table).columns == ["id", "note", "object_url"]
-    assert sink.land(lands.attempt(3), gone).proof["snapshot"] == landing.proof["snapshot"]
+    assert sink.land(lands.attempt(3), empty).proof["snapshot"] == landing.proof["snapshot"]
 
 
 def test_what_changes_nothing_makes_no_snapshot(lands: LakeTable) -> None:
@@ -138,7 +138,7 @@ def test_new_objects_are_appended_without_a_look_at_the_table(lands: LakeTable, 
     assert (landing.proof["upsert"], landing.proof["why"]) == ("append", "all objects are new")
     sink.land(lands.attempt(3), objects({"a": [4]}, earlier=["a"]))
     assert lands.spark.sparkContext.statusTracker().getJobIdsForGroup(lands.namespace) == []
-    assert held(lands) == {"a": ["new 4"], "b": ["new 3"], "c": ["new 2"]}
+    assert content(lands) == {"a": ["new 4"], "b": ["new 3"], "c": ["new 2"]}
 
 
 def test_only_files_that_may_hold_one_of_the_objects_are_read(lands: LakeTable, lake_folder: Path) -> None:
@@ -150,7 +150,7 @@ def test_only_files_that_may_hold_one_of_the_objects_are_read(lands: LakeTable, 
     with out_of_reach(lands, lake_folder, but=needed):
         landing = sink.land(lands.attempt(4), objects({"2024/01": [7], "2024/06": [8]}, earlier=["2024/01", "2024/06"]))
     assert landing.proof["why"].startswith("2 objects against 4 rows in 2 files")
-    assert held(lands) == {f"2024/0{n}": [f"new {row}"] for n, row in enumerate([7, 2, 5, 6, 3, 8], start=1)}
+    assert content(lands) == {f"2024/0{n}": [f"new {row}"] for n, row in enumerate([7, 2, 5, 6, 3, 8], start=1)}
 
 
 def test_an_object_that_could_not_be_read_keeps_its_rows(lands: LakeTable) -> None:
@@ -159,7 +159,7 @@ def test_an_object_that_could_not_be_read_keeps_its_rows(lands: LakeTable) -> No
     unread = Reject("orders", {"object": "b"}, "not found", b"", part="b")
     attempt = lands.attempt(2, rejects=MemoryRejects([unread]))
     assert sink.land(attempt, objects({"a": [3]}, earlier=["a", "b"])).proof["removed"] == 1
-    assert held(lands) == {"a": ["new 3"], "b": ["old 2"]}
+    assert content(lands) == {"a": ["new 3"], "b": ["old 2"]}
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
@@ -172,7 +172,7 @@ def test_partitioned_tables_and_older_formats_give_the_same(
     landing = sink.land(lands.attempt(2), objects({"1": [20], "3": []}, earlier=["1", "3", "4"]))
     assert (landing.rows, landing.proof["removed"]) == (1, 6)
     assert landing.proof["upsert"] == "copy-on-write"
-    assert held(lands) == {"1": ["new 20"]} | {f"{n}": [f"old {n}", f"old {n + 10}"] for n in (0, 2, 5)}
+    assert content(lands) == {"1": ["new 20"]} | {f"{n}": [f"old {n}", f"old {n + 10}"] for n in (0, 2, 5)}
     assert lands.refs() == {"main"}
 
 
@@ -191,7 +191,7 @@ def test_foreign_deletes_are_respected(lands: LakeTable, upsert: str) -> None:
     lands.spark.sql(f"DELETE FROM {lands.table} WHERE id = 5")
     landing = sink.land(lands.attempt(3), objects({"a": [6], "b": [7]}, earlier=["a", "b"]))
     assert (landing.proof["upsert"], landing.proof["removed"]) == (upsert, 1)
-    assert held(lands) == {"a": ["new 6"], "b": ["new 7"]}
+    assert content(lands) == {"a": ["new 6"], "b": ["new 7"]}
 
 
 def test_columns_may_come_and_widen_between_versions_of_an_object(lands: LakeTable) -> None:
@@ -200,8 +200,8 @@ def test_columns_may_come_and_widen_between_versions_of_an_object(lands: LakeTab
     wide = pa.table({"more": ["x"], "id": pa.array([2**40], pa.int64()), "object_url": ["a"]})
     sink.land(lands.attempt(1), replace(table_rows(narrow), objects=Objects("object_url")))
     sink.land(lands.attempt(2), replace(table_rows(wide), objects=Objects("object_url", ("a",))))
-    found = [(row["id"], row["object_url"], row["more"]) for row in lands.rows()]
-    assert found == [(2, "b", None), (2**40, "a", "x")]
+    rows = [(row["id"], row["object_url"], row["more"]) for row in lands.rows()]
+    assert rows == [(2, "b", None), (2**40, "a", "x")]
 
 
 def test_large_tables_are_searched_by_spark_tasks(lands: LakeTable) -> None:
@@ -209,7 +209,7 @@ def test_large_tables_are_searched_by_spark_tasks(lands: LakeTable) -> None:
     sink.land(lands.attempt(1), objects({f"{n}": [n, n + 10] for n in range(10)}, text="old", splits=2))
     landing = sink.land(lands.attempt(2), objects({"3": [3], "7": []}, earlier=["3", "7"]))
     assert landing.proof["removed"] == 4
-    assert held(lands) == {"3": ["new 3"]} | {
+    assert content(lands) == {"3": ["new 3"]} | {
         f"{n}": [f"old {n}", f"old {n + 10}"] for n in range(10) if n not in {3, 7}
     }
 
@@ -222,7 +222,7 @@ def test_rows_that_only_spark_can_read_and_transforms_replace_too(lands: LakeTab
         rows, "SELECT id, upper(note) AS note, object_url FROM rows WHERE id > 3", tmp_path, lambda: lands.spark
     )
     assert sink.land(lands.attempt(2), louder).proof["removed"] == 1
-    assert held(lands) == {"a": ["NEW 4"], "b": ["old 2"]}
+    assert content(lands) == {"a": ["NEW 4"], "b": ["old 2"]}
     renaming = apply_transform(rows, "SELECT id, object_url AS source FROM rows", tmp_path, lambda: lands.spark)
     with pytest.raises(TransformFailed, match="leaves out or renames 'object_url'"):
         sink.land(lands.attempt(3), renaming)
@@ -233,11 +233,11 @@ def test_other_modes_do_what_they_always_did(lands: LakeTable) -> None:
     rows = objects({"a": [1]}, earlier=["a", "b"])
     for number in (1, 2):
         assert "removed" not in lands.land(rows, number).proof
-    assert held(lands) == {"a": ["new 1", "new 1"]}
+    assert content(lands) == {"a": ["new 1", "new 1"]}
     merged = LakeTable(lands.spark, lands.namespace, "merged")
     for number in (1, 2):
         merged.land(objects({"a": [1], "b": [2]}, earlier=["a"]), number, mode="merge", key=["id"])
-    assert held(merged) == {"a": ["new 1"], "b": ["new 2"]}
+    assert content(merged) == {"a": ["new 1"], "b": ["new 2"]}
 
 
 class TestRefusals:
@@ -276,7 +276,7 @@ class TestRefusals:
             lands.land(objects({"a": [4]}, earlier=["a"]), 3, mode=MODE)
         lands.spark.sql(f"UPDATE {lands.table} SET object_url = '{url_of('a')}' WHERE object_url IS NULL")
         assert lands.land(objects({"a": [4]}, earlier=["a"]), 3, mode=MODE).proof["removed"] == 3
-        assert held(lands) == {"a": ["new 4"]}
+        assert content(lands) == {"a": ["new 4"]}
 
 
 @pytest.mark.parametrize("upsert", ["auto", "merge"])
@@ -290,7 +290,7 @@ def test_what_a_crash_left_is_finished_and_removed(
         lands.sink(mode=MODE, upsert=upsert).land(lands.attempt(1, faults=CrashAt(point)), rows)
     landing = lands.sink(mode=MODE, upsert=upsert).land(lands.attempt(1, epoch=2), replace(rows))
     assert landing.proof["removed"] == 1
-    assert held(lands) == {"a": ["new 3"], "b": ["old 2"], "c": ["new 4"]}
+    assert content(lands) == {"a": ["new 3"], "b": ["old 2"], "c": ["new 4"]}
     assert landings(lands, 1) == 1
     assert lands.refs() == {"main"}
     assert not [name for name in lands.files(lake_folder) - lands.referenced() if "run" in name]
@@ -298,13 +298,13 @@ def test_what_a_crash_left_is_finished_and_removed(
 
 def test_a_crash_after_only_removing_is_recognised(lands: LakeTable) -> None:
     lands.land(objects({"a": [1], "b": [2]}), 99, mode=MODE)
-    gone = objects({}, earlier=["a"])
+    empty = objects({}, earlier=["a"])
     with pytest.raises(Crash):
-        lands.sink(mode=MODE).land(lands.attempt(1, faults=CrashAt("land.published")), gone)
+        lands.sink(mode=MODE).land(lands.attempt(1, faults=CrashAt("land.published")), empty)
     lands.land(objects({"a": [5]}), 2, mode=MODE)  # came back meanwhile; it is new to the table
-    landing = lands.land(gone, 1, mode=MODE)
+    landing = lands.land(empty, 1, mode=MODE)
     assert landing.proof["removed"] == 1
-    assert held(lands) == {"a": ["new 5"], "b": ["new 2"]}
+    assert content(lands) == {"a": ["new 5"], "b": ["new 2"]}
 
 
 def test_a_writer_that_lost_its_lease_replaces_nothing(lands: LakeTable, lake_folder: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_writer_that_lost_its_lease_replaces_nothing(lands: LakeTable, lake_fo
     )
     with pytest.raises(LeaseLost):
         lands.sink(mode=MODE).land(lands.attempt(1, faults=take_over), objects({"a": [3]}, ["a"], "first"))
-    assert held(lands) == {"a": ["second 2"]}
+    assert content(lands) == {"a": ["second 2"]}
     assert lands.files(lake_folder) == lands.referenced()
 
 
@@ -328,15 +328,15 @@ def test_rows_that_others_add_or_compact_in_between_are_found(lands: LakeTable) 
     meanwhile = Once(lambda: [lands.spark.sql(statement) for statement in (insert, compact)])
     landing = sink.land(lands.attempt(3, ensure_lease=meanwhile), objects({"a": [4]}, earlier=["a"]))
     assert landing.proof["removed"] == 2
-    assert held(lands) == {"a": ["new 4"], "b": ["new 3"]}
+    assert content(lands) == {"a": ["new 4"], "b": ["new 3"]}
 
 
 def test_a_row_that_the_sink_set_aside_comes_back_to_its_object(lands: LakeTable) -> None:
     rejects = MemoryRejects()
 
     def rows(*nanoseconds: int) -> Rows:
-        made = pa.table({"at": pa.array(nanoseconds, pa.timestamp("ns")), "object_url": ["a"] * len(nanoseconds)})
-        return replace(table_rows(made), objects=Objects("object_url"))
+        table = pa.table({"at": pa.array(nanoseconds, pa.timestamp("ns")), "object_url": ["a"] * len(nanoseconds)})
+        return replace(table_rows(table), objects=Objects("object_url"))
 
     attempt = lands.attempt(1, rejects=rejects)
     assert lands.sink(mode=MODE).land(attempt, rows(1_000, 1)).rows == 1

@@ -98,7 +98,7 @@ def test_the_table_holds_what_a_list_would(
     first = oracle.contents(dict.fromkeys(NAMES, 2))
     sink().land(own.attempt(1), objects(first, splits=3))
     oracle.replace(first, set())
-    kept = sink()
+    target = sink()
     for number, step in enumerate(steps, start=2):
         contents = oracle.contents(step.counts)
         in_table = {name for _, name in oracle.rows}
@@ -109,12 +109,12 @@ def test_the_table_holds_what_a_list_would(
         if step.event.startswith("land.") and happens:
             with pytest.raises(Crash):
                 sink().land(own.attempt(number, faults=CrashAt(step.event)), rows)
-            kept = sink()  # another process
+            target = sink()  # another process
         meanwhile = Once(lambda step=step: elsewhere(own, oracle, step)) if happens else Once(int)
-        landing = kept.land(own.attempt(number, ensure_lease=meanwhile), rows)
+        landing = target.land(own.attempt(number, ensure_lease=meanwhile), rows)
         grown = len(oracle.rows) - before
         oracle.replace(contents, earlier)
         assert landing.rows == sum(step.counts.values())
         assert landing.proof["removed"] == before + grown + landing.rows - len(oracle.rows)
-        found = sorted((row["id"], row["object_url"].removeprefix(url_of(""))) for row in own.rows())
-        assert found == sorted(oracle.rows)
+        content = sorted((row["id"], row["object_url"].removeprefix(url_of(""))) for row in own.rows())
+        assert content == sorted(oracle.rows)

@@ -189,9 +189,13 @@ def test_a_batch_takes_the_tables_columns_in_the_tables_order() -> None:
         "t": pa.array([dt.time(1, 2, 3, 4)] * 2),
         "u": pa.array([b"1" * 16] * 2, pa.binary(16)),
     }
-    made = conform(pa.record_batch(source), target, "shop")
-    assert made.schema.names == ["new", "t", "n", "u"]
-    assert [column.to_pylist() for column in made.columns[:3]] == [[None, None], ["01:02:03.000004"] * 2, [1, None]]
+    conformed = conform(pa.record_batch(source), target, "shop")
+    assert conformed.schema.names == ["new", "t", "n", "u"]
+    assert [column.to_pylist() for column in conformed.columns[:3]] == [
+        [None, None],
+        ["01:02:03.000004"] * 2,
+        [1, None],
+    ]
 
 
 def test_a_null_that_the_table_cannot_take_is_refused() -> None:
@@ -227,16 +231,16 @@ def test_a_key_set_finds_exactly_its_keys(kind_and_keys, data: st.DataObject) ->
     if not keys:
         return
     column = pa.array([*values, None], kind)
-    found = KeySet([pa.array(keys, kind)]).find([column])
+    matches = KeySet([pa.array(keys, kind)]).find([column])
     wanted = set(pa.array(keys, kind).to_pylist())
-    assert found.tolist() == [place for place, value in enumerate(column.to_pylist()) if value in wanted]
+    assert matches.tolist() == [place for place, value in enumerate(column.to_pylist()) if value in wanted]
 
 
 @given(st.lists(st.none() | st.sampled_from("abcd"), max_size=30), st.lists(st.sampled_from("abx"), min_size=1))
 def test_texts_that_repeat_are_found_through_their_dictionary(values: list[str | None], keys: list[str]) -> None:
     column = pa.array(values, pa.string())
-    found = [KeySet([pa.array(keys)]).find([way]).tolist() for way in (column, column.dictionary_encode())]
-    assert found[0] == found[1] == [place for place, value in enumerate(values) if value in keys]
+    matches = [KeySet([pa.array(keys)]).find([way]).tolist() for way in (column, column.dictionary_encode())]
+    assert matches[0] == matches[1] == [place for place, value in enumerate(values) if value in keys]
 
 
 @given(st.lists(st.text(max_size=2), min_size=1, max_size=9), st.text(max_size=2), st.text(max_size=2))
@@ -268,11 +272,11 @@ def test_bounds_leave_out_only_what_cannot_hold_a_key() -> None:
 
 
 def test_deletion_vectors_are_read_as_they_were_written(tmp_path: Path) -> None:
-    gone = {"a": BitMap64([0, 5, 2**33]), "b": BitMap64(np.arange(1000).tolist())}
+    deleted = {"a": BitMap64([0, 5, 2**33]), "b": BitMap64(np.arange(1000).tolist())}
     location = f"file:{tmp_path}/some folder.puffin"
-    vectors, size = write_vectors(location, gone)
+    vectors, size = write_vectors(location, deleted)
     assert size == (tmp_path / "some folder.puffin").stat().st_size
-    assert {v.data_file: read_vector(location, v.offset, v.length) for v in vectors} == gone
+    assert {v.data_file: read_vector(location, v.offset, v.length) for v in vectors} == deleted
     content = bytearray((tmp_path / "some folder.puffin").read_bytes())
     content[vectors[0].offset + 12] ^= 1
     (tmp_path / "some folder.puffin").write_bytes(content)
@@ -287,11 +291,15 @@ def test_an_error_in_a_task_reaches_the_user_as_it_was() -> None:
     ):
         with pytest.raises(Exception, match="headwater-task-error") as failed, encoded_errors():
             raise error
-        found = task_error(f"Py4J trace\n{failed.value}\nmore", "shop")
+        translated = task_error(f"Py4J trace\n{failed.value}\nmore", "shop")
         if isinstance(error, SourceUnreachable):
-            assert (type(found), found.message, found.hint) == (SourceUnreachable, "db is gone", "start it")
+            assert (type(translated), translated.message, translated.hint) == (
+                SourceUnreachable,
+                "db is gone",
+                "start it",
+            )
         else:
-            assert found.message == "shop: ValueError: boom at postgresql://u:****@h/d"
+            assert translated.message == "shop: ValueError: boom at postgresql://u:****@h/d"
     assert (
         task_error("[DIVIDE_BY_ZERO] Division by zero.\nstack", "shop").message
         == "shop: [DIVIDE_BY_ZERO] Division by zero."

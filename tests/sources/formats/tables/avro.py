@@ -18,7 +18,7 @@ def logical(name: str, kind: str = "long", **more: Any) -> dict[str, Any]:
     return {"type": kind, "logicalType": name, **more}
 
 
-def kept(name: str, avro: Any, value: Any, ddl: str, row: Any = None) -> Case:
+def exact(name: str, avro: Any, value: Any, ddl: str, row: Any = None) -> Case:
     """The value, and the row that it gives, if that is another one."""
     return case(
         name, "avro", AvroRecords({"a": avro}, [{"a": value}]), [(value if row is None else row,)], columns=f"a {ddl}"
@@ -26,52 +26,52 @@ def kept(name: str, avro: Any, value: Any, ddl: str, row: Any = None) -> Case:
 
 
 TYPES = [
-    kept("boolean", "boolean", True, "boolean"),
-    kept("int", "int", -(2**31), "int"),
-    kept("long", "long", 2**63 - 1, "bigint"),
-    kept("float", "float", 0.5, "float"),
-    kept("double", "double", 0.1, "double"),
-    kept("a double that is NaN", "double", float("nan"), "double"),
-    kept("a double that is infinite", "double", float("-inf"), "double"),
-    kept("-0.0", "double", -0.0, "double"),
-    kept("bytes", "bytes", b"\x00\xff", "binary"),
-    kept("string", "string", "é😀\x00", "string"),
-    kept("an empty string", "string", "", "string"),
-    kept("enum", STATE, "PAID", "string"),
-    kept("array", {"type": "array", "items": ["null", "string"]}, ["a", None], "array<string>"),
-    kept("an empty array", {"type": "array", "items": ["null", "int"]}, [], "array<int>"),
-    kept(
+    exact("boolean", "boolean", True, "boolean"),
+    exact("int", "int", -(2**31), "int"),
+    exact("long", "long", 2**63 - 1, "bigint"),
+    exact("float", "float", 0.5, "float"),
+    exact("double", "double", 0.1, "double"),
+    exact("a double that is NaN", "double", float("nan"), "double"),
+    exact("a double that is infinite", "double", float("-inf"), "double"),
+    exact("-0.0", "double", -0.0, "double"),
+    exact("bytes", "bytes", b"\x00\xff", "binary"),
+    exact("string", "string", "é😀\x00", "string"),
+    exact("an empty string", "string", "", "string"),
+    exact("enum", STATE, "PAID", "string"),
+    exact("array", {"type": "array", "items": ["null", "string"]}, ["a", None], "array<string>"),
+    exact("an empty array", {"type": "array", "items": ["null", "int"]}, [], "array<int>"),
+    exact(
         "map",
         {"type": "map", "values": ["null", "int"]},
         {"x": 1, "y": None},
         "map<string,int>",
         [("x", 1), ("y", None)],
     ),
-    kept("record", PLACE, {"city": "Köln"}, "struct<city string>"),
-    kept("a union with null", ["null", "long"], 5, "bigint"),
-    kept("decimal in bytes", logical("decimal", "bytes", precision=9, scale=2), Decimal("12.30"), "decimal(9,2)"),
-    kept("a negative decimal", logical("decimal", "bytes", precision=9, scale=2), Decimal("-0.01"), "decimal(9,2)"),
-    kept(
+    exact("record", PLACE, {"city": "Köln"}, "struct<city string>"),
+    exact("a union with null", ["null", "long"], 5, "bigint"),
+    exact("decimal in bytes", logical("decimal", "bytes", precision=9, scale=2), Decimal("12.30"), "decimal(9,2)"),
+    exact("a negative decimal", logical("decimal", "bytes", precision=9, scale=2), Decimal("-0.01"), "decimal(9,2)"),
+    exact(
         "a decimal of 38 digits",
         logical("decimal", "bytes", precision=38, scale=2),
         Decimal("9" * 36 + ".99"),
         "decimal(38,2)",
     ),
-    kept("date", logical("date", "int"), dt.date(2026, 3, 2), "date"),
-    kept("the first date", logical("date", "int"), dt.date(1, 1, 1), "date"),
-    kept("the last date", logical("date", "int"), dt.date(9999, 12, 31), "date"),
-    kept("timestamp-millis", logical("timestamp-millis"), MOMENT, "timestamp"),
-    kept("timestamp-micros", logical("timestamp-micros"), MICROS, "timestamp"),
-    kept("local-timestamp-millis", logical("local-timestamp-millis"), MOMENT.replace(tzinfo=None), "timestamp_ntz"),
-    kept("local-timestamp-micros", logical("local-timestamp-micros"), MICROS.replace(tzinfo=None), "timestamp_ntz"),
-    kept("uuid", logical("uuid", "string"), "0a0a0a0a-0000-0000-0000-000000000000", "string"),
-    kept("an unknown logical type", logical("money", "string"), "5", "string"),
+    exact("date", logical("date", "int"), dt.date(2026, 3, 2), "date"),
+    exact("the first date", logical("date", "int"), dt.date(1, 1, 1), "date"),
+    exact("the last date", logical("date", "int"), dt.date(9999, 12, 31), "date"),
+    exact("timestamp-millis", logical("timestamp-millis"), MOMENT, "timestamp"),
+    exact("timestamp-micros", logical("timestamp-micros"), MICROS, "timestamp"),
+    exact("local-timestamp-millis", logical("local-timestamp-millis"), MOMENT.replace(tzinfo=None), "timestamp_ntz"),
+    exact("local-timestamp-micros", logical("local-timestamp-micros"), MICROS.replace(tzinfo=None), "timestamp_ntz"),
+    exact("uuid", logical("uuid", "string"), "0a0a0a0a-0000-0000-0000-000000000000", "string"),
+    exact("an unknown logical type", logical("money", "string"), "5", "string"),
 ]
 NULLABLE = "messages tell inside of a column what cannot be NULL; files do not"
 TIME = "a time of day is a text in files, and Arrow's time in messages, which DDL has no word for"
 DIFFERENT = [
     differs(
-        kept(
+        exact(
             "record of required fields", {**PLACE, "fields": [{"name": "n", "type": "int"}]}, {"n": 1}, "struct<n int>"
         ),
         KAFKA,
@@ -79,13 +79,13 @@ DIFFERENT = [
         columns="a struct<n int NOT NULL>",
     ),
     differs(
-        kept("fixed", {"type": "fixed", "name": "f", "size": 3}, b"abc", "binary"),
+        exact("fixed", {"type": "fixed", "name": "f", "size": 3}, b"abc", "binary"),
         KAFKA,
         "messages say how many bytes a fixed has; files do not",
         columns="a fixed_size_binary[3]",
     ),
     differs(
-        kept("time-millis", logical("time-millis", "int"), dt.time(8, 0, 0, 5000), "string", "08:00:00.005"),
+        exact("time-millis", logical("time-millis", "int"), dt.time(8, 0, 0, 5000), "string", "08:00:00.005"),
         KAFKA,
         TIME,
         defect=True,
@@ -93,7 +93,7 @@ DIFFERENT = [
         rows=[(dt.time(8, 0, 0, 5000),)],
     ),
     differs(
-        kept("time-micros", logical("time-micros"), dt.time(8, 0, 0, 5), "string", "08:00:00.000005"),
+        exact("time-micros", logical("time-micros"), dt.time(8, 0, 0, 5), "string", "08:00:00.000005"),
         KAFKA,
         TIME,
         defect=True,
@@ -157,7 +157,7 @@ DEFECTS = [
     ),
     differs(
         defect(
-            kept(
+            exact(
                 "a UUID in fixed bytes",
                 {"type": "fixed", "name": "f", "size": 16, "logicalType": "uuid"},
                 b"0" * 16,
@@ -174,7 +174,7 @@ DEFECTS = [
         rows=[("b'0000000000000000'",)],
     ),
     differs(
-        kept("a text that is no UUID", logical("uuid", "string"), "not a uuid", "string"),
+        exact("a text that is no UUID", logical("uuid", "string"), "not a uuid", "string"),
         KAFKA,
         "messages check what a UUID looks like, files do not",
         rows=[],

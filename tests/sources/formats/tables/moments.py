@@ -18,7 +18,7 @@ WANTED = {
     "timestamp": "an ISO timestamp with a zone",
     "timestamp_ntz": "an ISO timestamp without a zone",
 }
-KEPT: list[tuple[str, str, Any]] = [
+EXACT: list[tuple[str, str, Any]] = [
     ("date", "2026-03-02", dt.date(2026, 3, 2)),
     ("date", "2024-02-29", dt.date(2024, 2, 29)),
     ("date", "0001-01-01", dt.date(1, 1, 1)),
@@ -101,7 +101,7 @@ def _csv(ddl: str, text: str) -> File:
     return File(f'a\n"{text}"\n')
 
 
-def _kept(ddl: str, text: str, value: Any) -> list[Case]:
+def _exact(ddl: str, text: str, value: Any) -> list[Case]:
     name = f"{ddl} takes '{text}'"
     return [
         case(name, "json", _json(ddl, text), [(value,)], schema=f"a {ddl}"),
@@ -123,7 +123,7 @@ def _beyond(ddl: str, text: str, today: str) -> list[Case]:
 
 
 CASES = [
-    *(one for line in KEPT for one in _kept(*line)),
+    *(one for line in EXACT for one in _exact(*line)),
     *(one for line in REFUSED for one in _refused(*line)),
     *(one for line in BEYOND for one in _beyond(*line)),
     case(

@@ -45,7 +45,7 @@ def with_codec(data: bytes, codec: str) -> bytes:
     header = read_header(data)
     about = {"avro.schema": header.schema.encode(), "avro.codec": codec.encode()}
     pairs = b"".join(encode_bytes(name.encode()) + encode_bytes(value) for name, value in about.items())
-    made = b"Obj\x01" + encode_long(len(about)) + pairs + encode_long(0) + header.sync
+    content = b"Obj\x01" + encode_long(len(about)) + pairs + encode_long(0) + header.sync
     reader = AvroReader(data, header.end)
     while reader.position < len(data):
         count, block = reader.number(), reader.take(reader.number())
@@ -54,17 +54,17 @@ def with_codec(data: bytes, codec: str) -> bytes:
             block = pa.compress(block, "snappy", asbytes=True) + zlib.crc32(block).to_bytes(4, "big")
         else:
             block = pa.compress(block, "zstd", asbytes=True)
-        made += encode_long(count) + encode_bytes(block) + header.sync
-    return made
+        content += encode_long(count) + encode_bytes(block) + header.sync
+    return content
 
 
-def found(folder: ObjectFolder, known: dict | None = None) -> dict[str, tuple[int, str]]:
+def inferred(folder: ObjectFolder, known: dict | None = None) -> dict[str, tuple[int, str]]:
     chosen = ObjectsSourceSettings(url=folder.container.address, format="avro")
     return dict(infer_state(StreamState(columns=known or {}), folder.pages(), chosen, folder.container).columns)
 
 
 def read(folder: ObjectFolder, **more: object) -> list[dict]:
-    return folder.rows(found(folder), format="avro", **{"metadata": [], **more})
+    return folder.rows(inferred(folder), format="avro", **{"metadata": [], **more})
 
 
 FIELDS = {
@@ -99,13 +99,13 @@ RECORD = {
     "to": {"at": MOMENT},
     "from": {"at": MOMENT},
 }
-KEPT = {**RECORD, "more": [("x", 1), ("y", None)], "time": "08:00:00.005"}
+ROW = {**RECORD, "more": [("x", 1), ("y", None)], "time": "08:00:00.005"}
 MANY = [{"id": number, "s": f"text {number}"} for number in range(25_000)]
 
 
 def test_every_type_is_kept_exactly(folder: ObjectFolder):
     folder.put("x", avro(FIELDS, [RECORD]))
-    assert {name: kind for name, (_, kind) in found(folder).items()} == {
+    assert {name: kind for name, (_, kind) in inferred(folder).items()} == {
         "id": "bigint",
         "note": "string",
         "amount": "decimal(9,2)",
@@ -120,7 +120,7 @@ def test_every_type_is_kept_exactly(folder: ObjectFolder):
         "to": "struct<`at`: timestamp>",
         "from": "struct<`at`: timestamp>",
     }
-    assert read(folder) == [KEPT]
+    assert read(folder) == [ROW]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "snappy", "zstandard", "gzip"])
@@ -138,14 +138,14 @@ def test_every_codec_is_read(folder: ObjectFolder, codec: str):
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
 def test_files_that_are_cut_or_broken_fail(folder: ObjectFolder, codec: str):
-    whole = avro({"id": "long", "s": "string"}, MANY[:5000], "deflate" if codec == "deflate" else "null")
-    whole = with_codec(whole, codec) if codec in {"snappy", "zstandard"} else whole
-    broken = {str(cut): whole[:cut] for cut in (0, 3, 50, len(whole) // 2, len(whole) - 20, len(whole) - 1)}
+    file = avro({"id": "long", "s": "string"}, MANY[:5000], "deflate" if codec == "deflate" else "null")
+    file = with_codec(file, codec) if codec in {"snappy", "zstandard"} else file
+    broken = {str(cut): file[:cut] for cut in (0, 3, 50, len(file) // 2, len(file) - 20, len(file) - 1)}
     if codec != "null":  # nothing would tell
-        broken["middle"] = whole[: len(whole) // 2] + b"\x55" * 50 + whole[len(whole) // 2 + 50 :]
+        broken["middle"] = file[: len(file) // 2] + b"\x55" * 50 + file[len(file) // 2 + 50 :]
     for key, content in broken.items():
         folder.put(key, content)
-    folder.put("whole", whole)
+    folder.put("whole", file)
     assert len(read(folder)) == 5000
     assert set(folder.reasons()) == {(key, None) for key in broken}
     assert all("Avro" in reason for reason in folder.reasons().values())
@@ -162,7 +162,7 @@ def test_numbers_beyond_what_datetimes_hold_are_kept_and_nanoseconds_are_rejects
     about = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
     pairs = b"".join(encode_bytes(name.encode()) + encode_bytes(value) for name, value in about.items())
     folder.put("x", b"Obj\x01" + encode_long(2) + pairs + encode_long(0) + header.sync + data[header.end :])
-    columns = found(folder)
+    columns = inferred(folder)
     assert [kind for _, kind in columns.values()] == ["int", "timestamp", "timestamp"]
     (split,) = folder.splits(columns, format="avro", metadata=[])
     rejects = []
@@ -189,7 +189,7 @@ def test_columns_widen_over_the_objects(folder: ObjectFolder):
 def test_a_header_longer_than_the_first_look_is_read(folder: ObjectFolder):
     fields = {f"a_rather_long_name_of_a_column_{number}": "int" for number in range(3000)}
     folder.put("x", avro(fields, [dict.fromkeys(fields, 1)]))
-    assert len(found(folder)) == 3000
+    assert len(inferred(folder)) == 3000
     with pytest.raises(CutShort):
         read_header((folder.container.folder / "x").read_bytes()[:1000])
 

@@ -34,15 +34,15 @@ def test_objects_with_their_columns_in_another_order_fit_together(folder: Object
     folder.put("1", "a,b\n1,x\n")
     folder.put("2", "b,c,a\ny,,2\n")
     folder.put("3", "a\n3\n")
-    found = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
-    assert [tuple(row.values()) for row in found] == [(1, "x", 2), (2, "y", 2), (3, None, 2)]
+    read = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    assert [tuple(row.values()) for row in read] == [(1, "x", 2), (2, "y", 2), (3, None, 2)]
 
 
 def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_rows(folder: ObjectFolder):
     content = b'a,b\n1,x\nx,"q,\n1"\n3\n4,y,z\n\n5,\xff\n6,"\xc3\xa9"\n0x10,h\n'
     folder.put("x.csv", content)
-    found = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
-    assert [tuple(row.values()) for row in found] == [(1, "x", 2), (6, "é", 7)]
+    read = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    assert [tuple(row.values()) for row in read] == [(1, "x", 2), (6, "é", 7)]
     assert [(r.place["row"], r.reason, r.payload) for r in sorted(folder.rejects, key=lambda r: r.place["row"])] == [
         (3, "a: expected a number, found the text 'x'", b'x,"q,\n1"'),
         (4, "2 columns, 1 values", b"3"),
@@ -56,8 +56,8 @@ def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_row
 def test_one_bad_value_among_many_is_found(folder: ObjectFolder):
     lines = [f"{number},t{number}" for number in range(10_000)]
     lines[7_777] = "oops,t"
-    found = rows(folder, "\n".join(["a,b", *lines]))
-    assert len(found) == 9_999
+    read = rows(folder, "\n".join(["a,b", *lines]))
+    assert len(read) == 9_999
     assert list(folder.reasons()) == [("x.csv", 7_779)]
 
 
@@ -67,8 +67,8 @@ def test_large_objects_are_parsed_in_blocks(folder: ObjectFolder):
     lines[500] = "1,2,3"
     lines[900] = "x,y"
     folder.put("x.csv", "\n".join(["a,b", *lines]))
-    found = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
-    assert [tuple(row.values()) for row in found] == [(n, f"x\n{n}", n + 2) for n in range(1000) if n not in {500, 900}]
+    read = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
+    assert [tuple(row.values()) for row in read] == [(n, f"x\n{n}", n + 2) for n in range(1000) if n not in {500, 900}]
     assert sorted(folder.reasons()) == [("x.csv", 502), ("x.csv", 902)]
     assert rows(folder, "\n".join(["a,b", *lines]) + '\n1,"open') == []
     assert "closed" in folder.reasons()["x.csv", None]
@@ -90,15 +90,15 @@ def test_what_pythons_csv_writes_is_read_as_it_was(table: list[list[str]], end: 
     writer = csv.writer(out, lineterminator=end, quoting=quoting)
     writer.writerows([names, *table])
     decoder = CsvObjects(schema_of(", ".join(f"{n} string" for n in names)), CsvSettings(), declared=True)
-    made = decoder.decode([out.getvalue().encode()])
-    assert made.failed == {}
-    assert made.bad == []
-    found = [tuple(row.values()) for part in made.parts for row in part.rows.to_pylist()]
+    decoded = decoder.decode([out.getvalue().encode()])
+    assert decoded.failed == {}
+    assert decoded.bad == []
+    values = [tuple(row.values()) for part in decoded.parts for row in part.rows.to_pylist()]
     # Unquoted nothing is NULL, and nothing at all on a line is no record.
     expected = [tuple(v or (None if quoting == csv.QUOTE_MINIMAL else v) for v in row) for row in table]
     if len(names) == 1:
         expected = [("",) if row == (None,) else row for row in expected]  # Python quotes a lone empty value
-    assert found == expected
+    assert values == expected
 
 
 def by_python(content: bytes) -> list[list[str]] | None:
@@ -116,35 +116,37 @@ def by_python(content: bytes) -> list[list[str]] | None:
 def test_any_text_is_read_as_pythons_strict_reader_reads_it(text: str, step: int):
     content = b"c0,c1\n" + text.encode()
     schema = pa.schema([("c0", pa.string()), ("c1", pa.string())])
-    made = CsvObjects(schema, CsvSettings(null=[]), declared=True, tuning=Tuning(csv_scan_bytes=step)).decode([content])
+    decoded = CsvObjects(schema, CsvSettings(null=[]), declared=True, tuning=Tuning(csv_scan_bytes=step)).decode(
+        [content]
+    )
     records = by_python(content)
     if records is None:
-        assert 0 in made.failed
+        assert 0 in decoded.failed
         return
-    assert made.failed == {}
+    assert decoded.failed == {}
     numbered = list(enumerate(records, start=1))[1:]
     good = [(number, tuple(row)) for number, row in numbered if len(row) == 2]
-    found = [
+    values = [
         (number, tuple(row.values()))
-        for part in made.parts
+        for part in decoded.parts
         for number, row in zip(part.row_numbers().tolist(), part.rows.to_pylist(), strict=True)
     ]
-    assert found == good
-    assert sorted(bad.number for bad in made.bad) == [number for number, row in numbered if len(row) != 2]
+    assert values == good
+    assert sorted(bad.number for bad in decoded.bad) == [number for number, row in numbered if len(row) != 2]
 
 
 def by_object(decoder: CsvObjects, contents: list[bytes]) -> list[tuple]:
-    made = decoder.decode(contents)
-    found: list[tuple[list, list]] = [([], []) for _ in contents]
-    for part in made.parts:
+    decoded = decoder.decode(contents)
+    by_owner: list[tuple[list, list]] = [([], []) for _ in contents]
+    for part in decoded.parts:
         owners = np.repeat(part.owners, part.counts).tolist()
         for owner, number, row in zip(owners, part.row_numbers().tolist(), part.rows.to_pylist(), strict=True):
-            found[owner][0].append((number, tuple(row.values())))
-    for bad in made.bad:
-        found[bad.owner][1].append((bad.number, bad.reason, bad.payload))
+            by_owner[owner][0].append((number, tuple(row.values())))
+    for bad in decoded.bad:
+        by_owner[bad.owner][1].append((bad.number, bad.reason, bad.payload))
     return [
-        (sorted(rows), sorted(bad), made.failed[owner].reason if owner in made.failed else "")
-        for owner, (rows, bad) in enumerate(found)
+        (sorted(rows), sorted(bad), decoded.failed[owner].reason if owner in decoded.failed else "")
+        for owner, (rows, bad) in enumerate(by_owner)
     ]
 
 
@@ -177,6 +179,6 @@ def test_decimals_are_what_pythons_decimal_reads(text: str):
     fits = fits and exact * 1000 == int(exact * 1000) and abs(exact) < 10**9
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL).writerows([["a"], [text]])
-    made = CsvObjects(schema_of("a decimal(12,3)"), CsvSettings(), declared=True).decode([out.getvalue().encode()])
-    found = [value for part in made.parts for value in part.rows.column(0).to_pylist()]
-    assert found == ([exact] if fits else [])
+    decoded = CsvObjects(schema_of("a decimal(12,3)"), CsvSettings(), declared=True).decode([out.getvalue().encode()])
+    values = [value for part in decoded.parts for value in part.rows.column(0).to_pylist()]
+    assert values == ([exact] if fits else [])

@@ -55,7 +55,7 @@ def bare(each: dict) -> object:
 def connect(each: dict) -> object:
     """As Confluent's and Aiven's sinks write a record with its key and headers."""
     headers = [
-        {"key": name, "value": base64.b64encode(held.encode()).decode()} for name, held in each.get("headers", [])
+        {"key": name, "value": base64.b64encode(value.encode()).decode()} for name, value in each.get("headers", [])
     ]
     return {
         "key": each["key"],
@@ -69,7 +69,7 @@ def connect(each: dict) -> object:
 def texts(each: dict) -> object:
     """As they are where a converter made texts of key and value."""
     value = None if each["value"] is None else json.dumps(each["value"])
-    headers = [{"name": name, "value": held} for name, held in each.get("headers", [])]
+    headers = [{"name": name, "value": header} for name, header in each.get("headers", [])]
     return {"headers": headers, "key": json.dumps(each["key"]), "value": value, **MORE}
 
 
@@ -83,30 +83,30 @@ def test_the_rows_are_those_of_the_topic(folder: ObjectFolder, form):
     folder.put("orders/partition=0/orders+0+0000000000.json", lines(events[:20], form))
     folder.put("orders/partition=0/orders+0+0000000020.json.gz", gzip.compress(lines(events[20:], form)))
     reader = Reader(folder, debezium={"key": ["id"]} if form is bare else {})
-    made = reader.poll()
+    polled = reader.poll()
     assert folder.rejects == []
     assert reader.rows.key == ("id",)
     assert reader.rows.order == ("_position",)
     assert reader.rows.changes.table_columns[:3] == ("id", "customer", "amount")
     wanted = [each["value"] for each in events if each["value"] is not None]
-    assert [row["_op"] for row in made] == [value["op"] for value in wanted]
-    assert [row["id"] for row in made] == [(value["after"] or value["before"])["id"] for value in wanted]
-    assert [row["customer"] for row in made] == [value["after"] and value["after"]["customer"] for value in wanted]
-    moved = [row["_old_key"] for row in made if row["_old_key"]]
+    assert [row["_op"] for row in polled] == [value["op"] for value in wanted]
+    assert [row["id"] for row in polled] == [(value["after"] or value["before"])["id"] for value in wanted]
+    assert [row["customer"] for row in polled] == [value["after"] and value["after"]["customer"] for value in wanted]
+    moved = [row["_old_key"] for row in polled if row["_old_key"]]
     assert moved == ([] if form is bare else ["[3]"])
 
 
 def test_events_are_named_by_their_object_and_line(folder: ObjectFolder):
     folder.put("1", b"".join(as_bytes(event("c", {"id": n})) + b"\n" for n in range(3)))
-    given = {"url": folder.container.address, "format": "debezium", "debezium": {"key": ["id"]}}
+    options = {"url": folder.container.address, "format": "debezium", "debezium": {"key": ["id"]}}
     reader = Reader(folder, debezium={"key": ["id"]})
-    reader.settings = ObjectsSourceSettings.model_validate(given)
+    reader.settings = ObjectsSourceSettings.model_validate(options)
     assert [row["object_row"] for row in reader.poll()] == [1, 2, 3]
     assert (reader.rows.changes.event_key, reader.rows.changes.arrival) == (
         ("object_url", "object_row"),
         "object_modified",
     )
-    reader.settings = ObjectsSourceSettings.model_validate({**given, "metadata": ["url"]})
+    reader.settings = ObjectsSourceSettings.model_validate({**options, "metadata": ["url"]})
     reader.poll()
     assert (reader.rows.changes.event_key, reader.rows.changes.arrival) == ((), "")
 
@@ -154,10 +154,10 @@ def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(folder: Obje
         url=folder.container.address, format="debezium", schema="id int, v string", metadata=["row"]
     )
     (rows,) = replay(folder.rejects, ReadSettings.of(chosen, reader.mark.state, "orders"), folder.container)
-    aside: list = []
-    again = [row for split in rows.splits for batch in split.read(aside.append) for row in batch.to_pylist()]
+    rejects: list = []
+    again = [row for split in rows.splits for batch in split.read(rejects.append) for row in batch.to_pylist()]
     assert [(row["id"], row["v"], row["object_row"]) for row in again] == [(2, "x", 2)]
-    assert [reject.place["row"] for reject in aside] == [3]
+    assert [reject.place["row"] for reject in rejects] == [3]
     assert rows.changes is not None
 
 
@@ -185,6 +185,6 @@ def test_the_key_is_found_where_the_columns_are_declared(tmp_path: Path):
     )
     plan = pipeline.source.plan(None, claim=Claim(pipeline.book.lease, "run"))
     with pipeline.source.read(plan.window) as (rows,):
-        made = [row for split in rows.splits for batch in split.read() for row in batch.to_pylist()]
+        read = [row for split in rows.splits for batch in split.read() for row in batch.to_pylist()]
     assert rows.key == ("id",)
-    assert [(row["_op"], row["id"], row["v"]) for row in made] == [("c", 1, 5), ("d", 1, None)]
+    assert [(row["_op"], row["id"], row["v"]) for row in read] == [("c", 1, 5), ("d", 1, None)]

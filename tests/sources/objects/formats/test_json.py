@@ -130,7 +130,7 @@ lines = st.one_of(
     st.binary(max_size=8),
 )
 objects = st.builds(
-    lambda found, end, last, mark: mark + end.join(found) + (end if last else b""),
+    lambda some_lines, end, last, mark: mark + end.join(some_lines) + (end if last else b""),
     st.lists(lines, max_size=6),
     st.sampled_from([b"\n", b"\r\n", b" \n"]),
     st.booleans(),
@@ -144,18 +144,18 @@ objects = st.builds(
 @example([b"\xfe\xff\n{}"])
 @example([b'{"i": 1}\n{"unknown": NaN}', b'{"unknown": -Infinity}', b'{"unknown": Inf}'])
 def test_many_objects_at_once_give_what_each_line_gives_alone(contents: list[bytes]):
-    made = JsonObjects(schema_of(DDL), "lines").decode(contents)
-    found: dict[int, list] = {owner: [] for owner in range(len(contents))}
-    for part in made.parts:
+    decoded = JsonObjects(schema_of(DDL), "lines").decode(contents)
+    by_owner: dict[int, list] = {owner: [] for owner in range(len(contents))}
+    for part in decoded.parts:
         owners = np.repeat(part.owners, part.counts).tolist()
         for owner, number, row in zip(owners, part.row_numbers().tolist(), part.rows.to_pylist(), strict=True):
-            found[owner].append((number, row))
-    for bad in made.bad:
-        found[bad.owner].append((bad.number, None))
+            by_owner[owner].append((number, row))
+    for bad in decoded.bad:
+        by_owner[bad.owner].append((bad.number, None))
     for owner, content in enumerate(contents):
         expected = oracle(content)
-        if owner in made.failed:
+        if owner in decoded.failed:
             assert expected
             assert not any(row for _, row in expected)
         else:
-            assert repr(sorted(found[owner], key=lambda item: item[0])) == repr(expected)
+            assert repr(sorted(by_owner[owner], key=lambda item: item[0])) == repr(expected)

@@ -32,13 +32,13 @@ def parquet(table: pa.Table | dict, **options: object) -> bytes:
     return out.getvalue()
 
 
-def found(folder: ObjectFolder, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
+def inferred(folder: ObjectFolder, known: dict | None = None, **more: object) -> dict[str, tuple[int, str]]:
     chosen = ObjectsSourceSettings(url=folder.container.address, format="parquet", **more)
     return dict(infer_state(StreamState(columns=known or {}), folder.pages(), chosen, folder.container).columns)
 
 
 def read(folder: ObjectFolder, **more: object) -> list[dict]:
-    return folder.rows(found(folder), format="parquet", **{"metadata": [], **more})
+    return folder.rows(inferred(folder), format="parquet", **{"metadata": [], **more})
 
 
 def moment(*parts: int) -> dt.datetime:
@@ -81,7 +81,7 @@ def test_columns_are_unified_as_iceberg_widens(folder: ObjectFolder):
     folder.put(
         "3", parquet({"d": pa.array([Decimal("123.5")], pa.decimal128(9, 1)), "f": pa.array([0.5], pa.float32())})
     )
-    columns = found(folder)
+    columns = inferred(folder)
     assert columns == {"a": (0, "bigint"), "d": (1, "decimal(9,1)"), "b": (2, "string"), "f": (3, "float")}
     rows = folder.rows(columns, format="parquet", metadata=["row"])
     assert [tuple(row.values()) for row in rows] == [
@@ -90,7 +90,7 @@ def test_columns_are_unified_as_iceberg_widens(folder: ObjectFolder):
         (None, Decimal("123.5"), None, 0.5, 1),
     ]
     folder.put("3", parquet({"f": [0.5]}))
-    assert found(folder, columns)["f"] == (3, "double")
+    assert inferred(folder, columns)["f"] == (3, "double")
 
 
 @pytest.mark.parametrize(
@@ -117,17 +117,17 @@ def test_old_moments_are_instants(folder: ObjectFolder):
     folder.put("2", parquet({"t": pa.array([far, moment(1, 1, 1), MOMENT], pa.timestamp("us"))}, **old))
     folder.put("3", parquet({"t": pa.array([5, 1000], pa.timestamp("ns"))}, **old))
     rows = read(folder)
-    assert found(folder) == {"t": (0, "timestamp")}
+    assert inferred(folder) == {"t": (0, "timestamp")}
     utc = [None if row["t"] is None else row["t"].replace(tzinfo=None) for row in rows]
     assert utc == [MOMENT, None, moment(1900, 1, 1), far, moment(1, 1, 1), MOMENT, moment(1970, 1, 1, 0, 0, 0, 1)]
     assert list(folder.reasons()) == [("3", 1)]
 
 
 def test_files_that_are_no_parquet_fail(folder: ObjectFolder):
-    whole = parquet({"a": range(50_000)}, use_dictionary=False)
-    folder.put("0", whole)
-    broken = {"1": b"", "2": b"PAR1", "3": whole[:-1], "4": whole[:500] + whole[-500:], "5": b"x" * 5000}
-    broken["6"] = whole[:5000] + b"\x55" * 500 + whole[5500:]
+    file = parquet({"a": range(50_000)}, use_dictionary=False)
+    folder.put("0", file)
+    broken = {"1": b"", "2": b"PAR1", "3": file[:-1], "4": file[:500] + file[-500:], "5": b"x" * 5000}
+    broken["6"] = file[:5000] + b"\x55" * 500 + file[5500:]
     for key, content in broken.items():
         folder.put(key, content)
     assert len(read(folder)) == 50_000
@@ -138,7 +138,7 @@ def test_files_that_are_no_parquet_fail(folder: ObjectFolder):
 def test_small_objects_make_few_batches(folder: ObjectFolder):
     for number in range(300):
         folder.put(f"{number:03}", parquet({"a": [number, number]}))
-    columns = found(folder)
+    columns = inferred(folder)
     (split,) = folder.splits(columns, format="parquet", metadata=["url", "row"])
     assert len(list(split.read())) == 1
     rows = folder.read([split])
@@ -147,10 +147,10 @@ def test_small_objects_make_few_batches(folder: ObjectFolder):
 
 
 def test_row_groups_of_a_large_object_are_read_by_several_tasks(folder: ObjectFolder):
-    whole = parquet({"a": range(10_000), "s": [f"text {n}" for n in range(10_000)]}, row_group_size=1000)
-    folder.put("x", whole)
-    folder.put("y.gz", gzip.compress(whole))
-    columns = found(folder)
+    content = parquet({"a": range(10_000), "s": [f"text {n}" for n in range(10_000)]}, row_group_size=1000)
+    folder.put("x", content)
+    folder.put("y.gz", gzip.compress(content))
+    columns = inferred(folder)
     splits = folder.splits(columns, format="parquet", split_bytes=20_000, metadata=["row"])
     assert len(splits) > 4
     assert sum(split.rows or 0 for split in splits if split.rows) >= 10_000
@@ -160,11 +160,11 @@ def test_row_groups_of_a_large_object_are_read_by_several_tasks(folder: ObjectFo
 
 
 def test_a_broken_row_group_of_a_cut_object_is_a_reject_and_the_others_are_rows(folder: ObjectFolder):
-    whole = parquet({"a": range(10_000)}, row_group_size=1000, use_dictionary=False)
-    about = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(3).column(0)
+    content = parquet({"a": range(10_000)}, row_group_size=1000, use_dictionary=False)
+    about = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(3).column(0)
     at = about.data_page_offset + 100
-    folder.put("x", whole[:at] + b"\x55" * 300 + whole[at + 300 :])
-    splits = folder.splits(found(folder), format="parquet", split_bytes=5_000)
+    folder.put("x", content[:at] + b"\x55" * 300 + content[at + 300 :])
+    splits = folder.splits(inferred(folder), format="parquet", split_bytes=5_000)
     assert len(splits) > 2
     assert sorted(row["a"] for row in folder.read(splits)) == [n for n in range(10_000) if n // 1000 != 3]
     (reject,) = folder.rejects
@@ -176,7 +176,7 @@ def test_a_broken_row_group_of_a_cut_object_is_a_reject_and_the_others_are_rows(
 
 def test_a_cut_object_that_changes_stops_the_try(folder: ObjectFolder):
     folder.put("x", parquet({"a": range(10_000)}, row_group_size=1000))
-    splits = folder.splits(found(folder), format="parquet", split_bytes=5_000)
+    splits = folder.splits(inferred(folder), format="parquet", split_bytes=5_000)
     (folder.container.folder / "x").unlink()
     with pytest.raises(SourceUnreachable, match="changed while it was being read"):
         folder.read(splits)

@@ -33,12 +33,12 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectFolder:
 
 @given(st.lists(st.text("a\nb\r\x0bé", max_size=12), max_size=5))
 def test_text_is_what_splitting_at_newlines_gives(texts: list[str]):
-    made = TextObjects(pa.schema([("value", pa.string())])).decode([text.encode() for text in texts])
+    decoded = TextObjects(pa.schema([("value", pa.string())])).decode([text.encode() for text in texts])
     expected = []
     for text in texts:
         lines = text.replace("\r\n", "\n").split("\n")
         expected += lines[:-1] if lines[-1] == "" else lines
-    assert made.parts[0].rows.column(0).to_pylist() == expected
+    assert decoded.parts[0].rows.column(0).to_pylist() == expected
 
 
 def test_binary_is_a_row_per_object(folder: ObjectFolder):
@@ -91,11 +91,11 @@ def test_objects_that_are_gone_or_changed_come_again_and_bring_no_row(folder: Ob
 
 def test_an_object_is_tried_as_often_as_the_settings_say_then_kept_as_a_reject(folder: ObjectFolder):
     folder.put("a", b"oops")
-    found = []
+    values = []
     for folder.tries in range(3):
         folder.rows(schema="a bigint", tries=3)
-        found.append((folder.rejects[0].again, folder.rejects[0].more["tries"]))
-    assert found == [(True, 0), (True, 1), (False, 2)]
+        values.append((folder.rejects[0].again, folder.rejects[0].more["tries"]))
+    assert values == [(True, 0), (True, 1), (False, 2)]
     reject = folder.rejects[0]
     assert dict(reject.place) == {"object": folder.container.url("a"), "etag": reject.more["etag"]}
     assert reject.more["key"] == "a"

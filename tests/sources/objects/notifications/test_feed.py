@@ -44,12 +44,12 @@ def test_amazons_own_example_is_understood() -> None:
 
 
 def test_minios_frame_with_records_and_without() -> None:
-    whole = {
+    message = {
         "EventName": "s3:ObjectCreated:Put",
         "Key": "shop/a b",
         "Records": [record("shop", "a b", "s3:ObjectCreated:Put")],
     }
-    assert [(event.bucket, event.key) for event in parse(json.dumps(whole).encode()).events] == [("shop", "a b")]
+    assert [(event.bucket, event.key) for event in parse(json.dumps(message).encode()).events] == [("shop", "a b")]
     bare = {"EventName": "s3:ObjectRemoved:Delete", "Key": "shop/a+b/c"}
     assert parse(json.dumps(bare).encode()).events == [Event("shop", "a+b/c", removed=True, at=None)]
 

@@ -161,10 +161,10 @@ def test_what_cannot_be_understood_is_told_once_and_stops_nothing(folder: Notifi
 def test_a_notification_that_was_still_being_written_is_heard_when_it_is_whole(folder: NotifiedFolder) -> None:
     folder.pipeline.cycles()
     folder.put("a")
-    whole = notification(record("shop", "a"))
-    (folder.events / "1").write_text(whole[:30])
+    line = notification(record("shop", "a"))
+    (folder.events / "1").write_text(line[:30])
     assert folder.pipeline.cycles() == []
-    (folder.events / "1").write_text(whole)
+    (folder.events / "1").write_text(line)
     assert folder.pipeline.cycles() == ["a"]
 
 
@@ -364,8 +364,8 @@ def test_a_file_that_is_held_back_is_heard_again_and_no_other(tmp_path: Path) ->
     files = Files(tmp_path, recent=1, max_read=9)
     files.notify("1", "2", "3", "4")
     heard = files.read_after()
-    held = {events.notification for events in heard.events if events.event.key == "2"}
-    files.position = heard.position(held)
+    notifications = {events.notification for events in heard.events if events.event.key == "2"}
+    files.position = heard.position(notifications)
     assert files.names() == ["2"]
     assert files.names() == []
 

@@ -33,8 +33,8 @@ class Dock:
         self.topic = kafka.topic(partitions=3, name="events")
         self.producer = Producer({"bootstrap.servers": kafka.brokers, "log_level": 0})
         feed = {"kafka": {"brokers": kafka.brokers, "topic": self.topic}}
-        given = {"url": f"s3://{bucket}/in/", "deleted": "remove_rows", "feed": feed, **settings}
-        self.pipeline = ObjectsPipeline(folder, S3Settings(**vars(s3)), **given)
+        options = {"url": f"s3://{bucket}/in/", "deleted": "remove_rows", "feed": feed, **settings}
+        self.pipeline = ObjectsPipeline(folder, S3Settings(**vars(s3)), **options)
 
     def put(self, *keys: str, content: bytes = b"x\n") -> None:
         put(self.s3, self.bucket, dict.fromkeys(keys, content))

@@ -120,13 +120,13 @@ def test_events_in_any_order_and_a_listing_end_where_a_listing_alone_does(steps:
 
 @given(st.lists(st.lists(_KEYS, min_size=1, max_size=4), max_size=8), st.permutations(_ALL_KEYS))
 @settings(max_examples=40)
-def test_each_version_is_read_once_however_often_it_is_told(told: list[list[str]], order: list[str]) -> None:
+def test_each_version_is_read_once_however_often_it_is_told(notifications: list[list[str]], order: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         world.cycle(crash=False)
         for number, key in enumerate(order):
             world.put(key, "x", 0)
-            for keys in told:
+            for keys in notifications:
                 world.tell(keys, removed=False, name=number)
             world.cycle(crash=bool(number % 2))
         world.settle()

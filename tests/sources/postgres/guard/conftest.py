@@ -25,6 +25,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def guarded(server: Service) -> Iterator[Guarded]:
-    made = Guarded.build(server.address["url"])
-    yield made
-    made.remove()
+    guarded = Guarded.build(server.address["url"])
+    yield guarded
+    guarded.remove()

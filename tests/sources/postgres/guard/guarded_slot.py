@@ -36,10 +36,10 @@ class Guarded:
         name = f"g_{uuid.uuid4().hex[:10]}"
         with psycopg.connect(server, autocommit=True) as admin:
             admin.execute(f'CREATE DATABASE "{name}"')
-        made = cls(f"{server.rpartition('/')[0]}/{name}", name)
-        made.run("CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note text)")
-        made.run("CREATE PUBLICATION pub FOR TABLE orders")
-        return made
+        guarded = cls(f"{server.rpartition('/')[0]}/{name}", name)
+        guarded.run("CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note text)")
+        guarded.run("CREATE PUBLICATION pub FOR TABLE orders")
+        return guarded
 
     def remove(self) -> None:
         drop_slot(self.session, self.slot)
@@ -69,8 +69,8 @@ class Guarded:
 
     def peeked_to(self) -> int:
         """The end of the last commit that the slot shows; 0: it shows none."""
-        found = self.session.connection.execute(PEEK, [self.slot]).fetchall()
-        return max((int.from_bytes(bytes(data)[10:18]) for _, data in found if bytes(data[:1]) == b"C"), default=0)
+        messages = self.session.connection.execute(PEEK, [self.slot]).fetchall()
+        return max((int.from_bytes(bytes(data)[10:18]) for _, data in messages if bytes(data[:1]) == b"C"), default=0)
 
     def read_state(self, mark: LsnMark | None) -> GuardState:
         return with_timelines(read_state(self.session, self.slot), Secret(self.url), mark)

@@ -126,8 +126,8 @@ def test_a_slot_that_somebody_reads_now_is_tried_again_later():
 
 
 def test_from_half_of_the_budget_on_there_are_warnings():
-    def verdict(kept: int, **guard: object) -> Verdict:
-        return judged(server={"lsn": AT + kept}, budget="10GB", heartbeat=None, **guard)
+    def verdict(wal_bytes: int, **guard: object) -> Verdict:
+        return judged(server={"lsn": AT + wal_bytes}, budget="10GB", heartbeat=None, **guard)
 
     assert verdict(5 * GB - 1).warnings == ()
     (said,) = verdict(5 * GB).warnings
@@ -137,9 +137,9 @@ def test_from_half_of_the_budget_on_there_are_warnings():
     assert not over.drops_slot
     assert "raise guard.budget" in over.error.hint
     assert "the slot is dropped at 10.0 GB" in verdict(6 * GB, at_budget="drop_slot").warnings[0]
-    given_up = verdict(10 * GB, at_budget="drop_slot")
-    assert given_up.drops_slot
-    assert "headwater rewind NAME --to snapshot" in given_up.error.hint
+    abandoned = verdict(10 * GB, at_budget="drop_slot")
+    assert abandoned.drops_slot
+    assert "headwater rewind NAME --to snapshot" in abandoned.error.hint
 
 
 def test_a_slot_that_is_nearly_lost_is_warned_of():

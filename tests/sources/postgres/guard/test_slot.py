@@ -26,7 +26,7 @@ from tests.support.wait import wait_until
 pytestmark = pytest.mark.servers
 
 
-def told(guarded: Guarded, mark) -> str:
+def refusal(guarded: Guarded, mark) -> str:
     """The message of the change of source that the guardian sees."""
     error = guarded.judge(mark).error
     assert isinstance(error, SourceChanged), error
@@ -49,7 +49,7 @@ def test_a_slot_lost_by_max_slot_wal_keep_size_is_told_and_no_retry_mends_it(gua
     mark = guarded.create()
     guarded.grow(6)
     guarded.run("CHECKPOINT")
-    message = told(guarded, mark)
+    message = refusal(guarded, mark)
     assert f"slot {guarded.slot} is lost" in message
     assert lsn_text(mark.lsn) in message
     with pytest.raises(SourceChanged):
@@ -70,7 +70,7 @@ def test_a_slot_that_was_dropped_is_told(guarded: Guarded):
     mark = guarded.create()
     assert drop_slot(guarded.session, guarded.slot)
     assert not drop_slot(guarded.session, guarded.slot)
-    assert "is gone" in told(guarded, mark)
+    assert "is gone" in refusal(guarded, mark)
     with pytest.raises(SourceChanged, match="is gone"):
         advance(guarded.session, guarded.slot, mark.lsn)
 
@@ -80,14 +80,14 @@ def test_a_recreated_slot_does_not_silently_skip(guarded: Guarded):
     guarded.insert()
     drop_slot(guarded.session, guarded.slot)
     guarded.create()
-    assert "dropped and created again" in told(guarded, mark)
+    assert "dropped and created again" in refusal(guarded, mark)
 
 
 def test_a_slot_that_somebody_else_advanced_is_told_with_the_gap(guarded: Guarded):
     mark = guarded.create()
     guarded.insert()
     guarded.session.connection.execute(PEEK.replace("peek", "get"), [guarded.slot])
-    message = told(guarded, mark)
+    message = refusal(guarded, mark)
     assert f"the mark at {lsn_text(mark.lsn)}" in message
     assert "Another process reads the slot" in message
 
@@ -139,7 +139,7 @@ def test_an_idle_slot_that_the_server_gave_up_is_told(guarded: Guarded):
     finally:
         guarded.run("ALTER SYSTEM RESET idle_replication_slot_timeout")
         guarded.run("SELECT pg_reload_conf()")
-    assert "idle_replication_slot_timeout" in told(guarded, mark)
+    assert "idle_replication_slot_timeout" in refusal(guarded, mark)
 
 
 def test_a_server_restored_from_an_older_copy_is_told(tmp_path: Path):
@@ -163,7 +163,7 @@ def test_a_server_restored_from_an_older_copy_is_told(tmp_path: Path):
         subprocess.run(["rm", "-rf", data], check=True)
         subprocess.run(["mv", f"{data}.copy", data], check=True)
         service.start()
-        assert "restored from an older copy" in told(guarded, later)
+        assert "restored from an older copy" in refusal(guarded, later)
         assert guarded.judge(mark).error is None, "the older mark is in this log"
         guarded.session.close()
     service.remove()
@@ -172,10 +172,10 @@ def test_a_server_restored_from_an_older_copy_is_told(tmp_path: Path):
 def test_another_cluster_and_another_database_are_told(guarded: Guarded, database: str):
     mark = guarded.create()
     other = Guarded(database, guarded.slot)
-    assert "another server" in told(other, mark)
+    assert "another server" in refusal(other, mark)
     other.session.close()
     elsewhere = Guarded(f"{guarded.url.rpartition('/')[0]}/postgres", guarded.slot)
-    assert "another database of the server" in told(elsewhere, mark)
+    assert "another database of the server" in refusal(elsewhere, mark)
     elsewhere.session.close()
 
 
@@ -270,12 +270,12 @@ def test_why_a_slot_cannot_be_made_is_said(guarded: Guarded):
         create_slot(plain, "another")
     plain.close()
     guarded.run(f"DROP ROLE {role}")
-    made = []
+    events = []
     with pytest.raises(SourceUnreachable, match="replication slots are in use"):
         for number in range(100):
             create_slot(guarded.session, f"many_{number}")
-            made.append(f"many_{number}")
-    for name in made:
+            events.append(f"many_{number}")
+    for name in events:
         drop_slot(guarded.session, name)
 
 

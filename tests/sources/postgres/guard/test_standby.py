@@ -96,10 +96,10 @@ def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_p
             create_slot(there.session, there.slot, failover=True)
 
         warned: list[str] = []
-        made: list[int] = []
+        events: list[int] = []
         creating = PostgresSession(Secret(there.url))
         waiting = threading.Thread(
-            target=lambda: made.append(create_slot(creating, there.slot, warn=warned.append, wait_seconds=60))
+            target=lambda: events.append(create_slot(creating, there.slot, warn=warned.append, wait_seconds=60))
         )
         waiting.start()
         wait_until(lambda: bool(warned))
@@ -125,16 +125,16 @@ def test_a_slot_on_a_standby_and_what_becomes_of_marks_when_it_is_promoted(tmp_p
         both.promote()
         there.insert()
         there.grow(1)
-        found = there.read_state(begun)
-        assert (found.server.timeline, found.server.standby) == (2, False)
-        assert set(found.server.timeline_ends) == {1}
+        state = there.read_state(begun)
+        assert (state.server.timeline, state.server.standby) == (2, False)
+        assert set(state.server.timeline_ends) == {1}
         assert there.judge(begun).error is None, "everything that had landed is in the new history"
         # As if the former primary had gone on, and somebody had read it there.
-        beyond = replace(begun, lsn=found.server.timeline_ends[1] + 1)
+        beyond = replace(begun, lsn=state.server.timeline_ends[1] + 1)
         error = there.judge(beyond).error
         assert isinstance(error, SourceChanged)
         assert "timeline 1, on which the mark was taken" in error.message
-        later = replace(begun, timeline=2, lsn=found.server.lsn)
+        later = replace(begun, timeline=2, lsn=state.server.lsn)
         both.primary.start()
         ours.session.ping()
         error = ours.judge(later).error

@@ -59,9 +59,9 @@ def test_a_message_is_a_transaction_of_its_own_that_a_window_can_end_behind(data
         place = emit(session, label_note("a"))
         peek = """SELECT lsn::text, data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL,
             'proto_version', '1', 'publication_names', 'p', 'messages', 'true')"""
-        found = admin.execute(peek, [slot]).fetchall()
+        messages = admin.execute(peek, [slot]).fetchall()
     session.close()
     drop_slot(database, slot)
-    assert [bytes(data[:1]) for _, data in found] == [b"B", b"M", b"C"]
-    commit_end = int.from_bytes(bytes(found[2][1])[10:18])
-    assert place < commit_end == lsn_number(found[2][0])
+    assert [bytes(data[:1]) for _, data in messages] == [b"B", b"M", b"C"]
+    commit_end = int.from_bytes(bytes(messages[2][1])[10:18])
+    assert place < commit_end == lsn_number(messages[2][0])

@@ -80,20 +80,20 @@ def rows_of(url: str, stream: str, **how) -> list[dict]:
 
 def read(rows: Rows) -> list[dict]:
     """Every split, as a worker would get it."""
-    found = []
+    rows_ = []
     for split in rows.splits:
         for batch in pickle.loads(pickle.dumps(split)).read():  # noqa: S301 - our own
             batch.validate(full=True)
             assert batch.schema == rows.schema
-            found += batch.to_pylist()
-    return found
+            rows_ += batch.to_pylist()
+    return rows_
 
 
 def read_with_rejects(rows: Rows) -> tuple[list[dict], list[Reject]]:
-    found: list[dict] = []
+    rows_: list[dict] = []
     rejects: list[Reject] = []
     for split in rows.splits:
         for batch in split.read(rejects.append):
             assert batch.schema == rows.schema
-            found += batch.to_pylist()
-    return found, rejects
+            rows_ += batch.to_pylist()
+    return rows_, rejects

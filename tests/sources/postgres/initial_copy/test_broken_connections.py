@@ -37,19 +37,19 @@ def rows_at(url, snapshot, **how):
 
 
 def test_a_reader_that_is_killed_goes_on_behind_the_last_row(url, connection):
-    found, kills = [], 0
+    read, kills = [], 0
     with snapshot_of(url) as snapshot:
         (split,) = rows_at(url, snapshot).splits
         connection.execute(
             "UPDATE t SET note = 'too late'; DELETE FROM t WHERE id % 2 = 0; INSERT INTO t VALUES (0, '', 0)"
         )
         for batch in split.read():
-            found += batch.to_pylist()
+            read += batch.to_pylist()
             kills += connection.execute(READER).rowcount
     assert kills  # how often it is met in the middle of a COPY is a matter of luck
-    assert [row["id"] for row in found] == [n for n in range(1, ROWS + 1) if n % 10]
-    assert len({row["_row"] for row in found}) == len(found)
-    assert not [row for row in found if row["note"] == "too late"]
+    assert [row["id"] for row in read] == [n for n in range(1, ROWS + 1) if n % 10]
+    assert len({row["_row"] for row in read}) == len(read)
+    assert not [row for row in read if row["note"] == "too late"]
 
 
 def test_nothing_is_read_of_a_table_that_is_empty(url, connection):
@@ -70,20 +70,20 @@ def test_readers_of_many_partitions_are_killed_between_and_within_them(database,
             while not over.wait(0.3):
                 kills.append(killer.execute(READER).rowcount)
 
-    found = []
+    ids = []
     with snapshot_of(database) as snapshot:
         killing = threading.Thread(target=kill)
         killing.start()
         try:
             for split in copied_rows(Secret(database), order_for(database, snapshot, "p", splits=2)).splits:
                 for batch in split.read():
-                    found += batch.column("id").to_pylist()
+                    ids += batch.column("id").to_pylist()
                     time.sleep(0.05)  # as a sink that writes
         finally:
             over.set()
             killing.join()
     assert sum(kills) > 0
-    assert sorted(found) == list(range(1, 30001))
+    assert sorted(ids) == list(range(1, 30001))
 
 
 def test_a_server_that_takes_no_connections_for_a_moment_is_waited_for(database, connection, postgres_url):

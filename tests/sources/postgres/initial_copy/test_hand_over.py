@@ -110,9 +110,9 @@ def apply(state: dict, change: dict) -> None:
             assert values["version"] > state[key]["version"] or values["note"] != state[key]["note"]
             state[key] = values | {name: state[key][name] for name in change["_missing"] or ()}
         case "d":
-            gone = state.pop(key)  # a row that the copy must have had
+            deleted = state.pop(key)  # a row that the copy must have had
             if change["_row"]:
-                state["left", *key] = gone
+                state["left", *key] = deleted
 
 
 def key_of(row: dict) -> tuple:

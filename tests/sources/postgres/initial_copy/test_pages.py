@@ -20,12 +20,12 @@ def leaf(number: int, pages: int, share: int = 1) -> Leaf:
 
 
 def windows(leaves: list[Leaf], budget: int) -> list[tuple[int, int | None]]:
-    found, first = [], 0
+    ranges, first = [], 0
     while first is not None:
         end, _ = cut_pages(leaves, first, budget)
-        found.append((first, end))
+        ranges.append((first, end))
         first = end
-    return found
+    return ranges
 
 
 @given(LEAVES, st.integers(1, 100 * PAGE), st.integers(1, 9), st.integers(0, 50))

@@ -48,18 +48,18 @@ def test_a_copy_that_replaces_an_earlier_one_begins_with_a_truncate(database, co
     connection.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 2000)")
     with snapshot_of(database) as snapshot:
         rows = copied_rows(Secret(database), order_for(database, snapshot, "t", replaces=True, splits=3))
-        found = read(rows)
+        copied = read(rows)
     assert len(rows.splits) == 3
-    assert [row["_op"] for row in found] == ["t"] + ["r"] * 2000
-    assert (found[0]["id"], found[0]["_row"]) == (None, 0)
-    assert found[0]["_position"] == position(snapshot.lsn, 1) < found[1]["_position"]
+    assert [row["_op"] for row in copied] == ["t"] + ["r"] * 2000
+    assert (copied[0]["id"], copied[0]["_row"]) == (None, 0)
+    assert copied[0]["_position"] == position(snapshot.lsn, 1) < copied[1]["_position"]
 
 
 @pytest.mark.parametrize("replaces", [False, True])
 def test_an_empty_table_is_no_rows_or_the_truncate_alone(database, connection, replaces):
     connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    found = rows_of(database, "t", replaces=replaces, splits=4)
-    assert [row["_op"] for row in found] == ["t"] * replaces
+    copied = rows_of(database, "t", replaces=replaces, splits=4)
+    assert [row["_op"] for row in copied] == ["t"] * replaces
 
 
 def test_a_partitioned_table_without_partitions_is_empty(database, connection):
@@ -99,10 +99,10 @@ def test_rows_of_every_partition_come_and_are_told_apart(database, connection):
         CREATE TABLE t_empty PARTITION OF t_rest FOR VALUES FROM (100) TO (200);
         INSERT INTO t SELECT n, k FROM generate_series(1, 99) n, unnest(ARRAY['a', 'b', 'c']) k""")
     for splits in (1, 2, 9):
-        found = rows_of(database, "t", splits=splits)
-        assert sorted((row["kind"], row["id"]) for row in found) == [(k, n) for k in "abc" for n in range(1, 100)]
-        assert len({row["_row"] for row in found}) == 297
-        heaps = {row["kind"]: row["_row"] >> 48 for row in found}
+        copied = rows_of(database, "t", splits=splits)
+        assert sorted((row["kind"], row["id"]) for row in copied) == [(k, n) for k in "abc" for n in range(1, 100)]
+        assert len({row["_row"] for row in copied}) == 297
+        heaps = {row["kind"]: row["_row"] >> 48 for row in copied}
         assert len(set(heaps.values())) == 3
 
 
@@ -124,13 +124,13 @@ def test_windows_of_a_few_pages_hold_every_row_once_while_the_table_grows_and_sh
         connection.execute(f"CREATE TABLE t_{part} PARTITION OF t FOR VALUES IN ({part})")
     connection.execute("INSERT INTO t SELECT n, n % 3, repeat('x', 100) FROM generate_series(1, 3000) n")
     table = catalog_table(database, "t")
-    found, first, windows = [], 0, 0
+    copied, first, windows = [], 0, 0
     with snapshot_of(database) as snapshot:
         while first is not None:
             end, cost = cut_pages(table.leaves, first, 5 * 8192)
             assert 0 < cost <= 8 * 8192
             order = order_for(database, snapshot, "t", table=table, first=first, end=end, splits=2)
-            found += read(copied_rows(Secret(database), order))
+            copied += read(copied_rows(Secret(database), order))
             connection.execute("DELETE FROM t WHERE id > 1500 OR id % 5 = 0")
             connection.execute(
                 "INSERT INTO t SELECT n + 10000 * %s, n %% 3, 'new' FROM generate_series(1, 500) n", [windows + 1]
@@ -138,7 +138,7 @@ def test_windows_of_a_few_pages_hold_every_row_once_while_the_table_grows_and_sh
             connection.execute("UPDATE t SET note = 'changed' WHERE id <= 300")
             first, windows = end, windows + 1
     assert windows > 5
-    assert sorted((row["id"], row["note"]) for row in found) == [(n, "x" * 100) for n in range(1, 3001)]
+    assert sorted((row["id"], row["note"]) for row in copied) == [(n, "x" * 100) for n in range(1, 3001)]
 
 
 def test_the_filter_and_the_list_of_columns_of_the_settings_apply(database, connection):
@@ -146,9 +146,9 @@ def test_the_filter_and_the_list_of_columns_of_the_settings_apply(database, conn
         CREATE TABLE t (id int PRIMARY KEY, state text, secret text);
         INSERT INTO t SELECT n, CASE n % 2 WHEN 0 THEN 'draft' ELSE 'done' END, 's' FROM generate_series(1, 10) n""")
     table = catalog_table(database, "t").only(["id", "state"])
-    found = rows_of(database, "t", table=table, where="state <> 'draft' OR id = 2 -- a comment")
-    assert ids(found) == [1, 2, 3, 5, 7, 9]
-    assert "secret" not in found[0]
+    copied = rows_of(database, "t", table=table, where="state <> 'draft' OR id = 2 -- a comment")
+    assert ids(copied) == [1, 2, 3, 5, 7, 9]
+    assert "secret" not in copied[0]
 
 
 def test_rows_come_by_their_places_though_an_index_knows_the_filter(database, connection):
@@ -157,9 +157,9 @@ def test_rows_come_by_their_places_though_an_index_knows_the_filter(database, co
         CREATE TABLE t (id int PRIMARY KEY, note text); CREATE INDEX ON t (note, id DESC);
         INSERT INTO t SELECT n, (n % 7)::text FROM generate_series(1, 50000) n""")
     connection.execute("VACUUM ANALYZE t")
-    found = [row["_row"] for row in rows_of(database, "t", where="note = '3'")]
-    assert len(found) == 7143
-    assert found == sorted(found)
+    copied = [row["_row"] for row in rows_of(database, "t", where="note = '3'")]
+    assert len(copied) == 7143
+    assert copied == sorted(copied)
 
 
 def test_generated_columns_are_read_where_the_layout_has_them(database, connection):

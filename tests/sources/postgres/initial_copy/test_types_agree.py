@@ -250,11 +250,11 @@ def test_a_value_without_a_place_is_set_aside_as_the_log_has_it_or_stops_the_rea
         log.sql(f"INSERT INTO t VALUES (1, '{value}', true, 'p'), (2, NULL, false, 'q')")
         with snapshot_of(database) as snapshot:
             rows = copied_rows(Secret(database), order_for(database, snapshot, "t"))
-            kept, (reject,) = read_with_rejects(rows)
+            landed, (reject,) = read_with_rejects(rows)
             with pytest.raises(ValueNotKept) as caught:
                 read(rows)
         from_log = log.read({"t": ("id",)}).rejects
-    assert [row["id"] for row in kept] == [2]
+    assert [row["id"] for row in landed] == [2]
     assert why in reject.reason
     assert reject.place == {"row": '{"id": 1}'}
     assert json.loads(reject.payload) == {"id": "1", "c": value, "flag": "t", "pad": "p   "}
@@ -268,7 +268,7 @@ def test_rows_without_a_key_are_set_aside_by_their_places(database):
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE t (day date); INSERT INTO t VALUES ('infinity'), ('2026-01-01'), ('infinity')")
     with snapshot_of(database) as snapshot:
-        kept, rejects = read_with_rejects(copied_rows(Secret(database), order_for(database, snapshot, "t")))
-    assert [row["_row"] for row in kept] == [2]
+        landed, rejects = read_with_rejects(copied_rows(Secret(database), order_for(database, snapshot, "t")))
+    assert [row["_row"] for row in landed] == [2]
     assert [json.loads(reject.place["row"]) for reject in rejects] == [{"ctid": "(0,1)"}, {"ctid": "(0,3)"}]
     assert len({reject.id for reject in rejects}) == 2

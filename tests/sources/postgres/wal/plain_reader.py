@@ -94,15 +94,15 @@ class PlainReader:
                 row[name] = None if letter == "n" else _UNTOLD
         return row, at
 
-    def _add(self, oid: int, op: str, told: Mapping[str, Any], row: int = 0, former: str | None = None) -> None:
+    def _add(self, oid: int, op: str, columns: Mapping[str, Any], row: int = 0, former: str | None = None) -> None:
         names = [name for name, _ in self._tables[oid]]
-        values = {name: None if told.get(name) is _UNTOLD else told.get(name) for name in names}
+        values = {name: None if columns.get(name) is _UNTOLD else columns.get(name) for name in names}
         change = {
             "_op": op,
             "_position": position(self._lsn, 4 * self._number + 3),
             "_source_time": self._time,
             "_transaction": str(self._xid),
-            "_missing": [name for name in names if told.get(name) is _UNTOLD] or None,
+            "_missing": [name for name in names if columns.get(name) is _UNTOLD] or None,
             "_old_key": former,
             "_row": row,
         }
@@ -112,16 +112,16 @@ class PlainReader:
 def applied(changes: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> dict[tuple, dict[str, Any]]:
     """The table after its changes, as a sink would make it: what is not told is what it was."""
     rows: dict[tuple, dict[str, Any]] = {}
-    gone: dict[tuple, dict[str, Any]] = {}
+    deleted: dict[tuple, dict[str, Any]] = {}
     for change in changes:
         row = {name: value for name, value in change.items() if name not in _BESIDE}
         at = tuple(change[name] for name in key)
         if change["_op"] == "t":
             rows.clear()
         elif change["_op"] == "d":
-            gone[at] = rows.pop(at)
+            deleted[at] = rows.pop(at)
         else:
-            before = gone[tuple(json.loads(change["_old_key"]))] if change["_old_key"] else rows.get(at, {})
+            before = deleted[tuple(json.loads(change["_old_key"]))] if change["_old_key"] else rows.get(at, {})
             rows[at] = row | {name: before[name] for name in change["_missing"] or ()}
     return rows
 

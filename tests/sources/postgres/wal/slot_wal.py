@@ -27,7 +27,7 @@ RAW = "SELECT data FROM pg_logical_slot_peek_binary_changes({}, NULL, NULL, 'pro
 class Reading:
     """One read of the log, with all of its rows."""
 
-    found: WalRead
+    wal: WalRead
     tables: dict[str, list[pa.Table]]  # per segment, in its own columns
     rejects: list[Reject]
 
@@ -63,16 +63,16 @@ class SlotWal:
     def read(self, tables: dict[str, tuple[str, ...]] | dict[int, TableRequest], **how) -> Reading:
         """`tables`: name → key, or oids → orders; `how` as `read_into`."""
         with tempfile.TemporaryDirectory() as folder:
-            found = self.read_into(Path(folder), tables, **how)
-            made: dict[str, list[pa.Table]] = {}
+            wal = self.read_into(Path(folder), tables, **how)
+            tables_read: dict[str, list[pa.Table]] = {}
             rejects: list[Reject] = []
-            for segment in found.segments:
+            for segment in wal.segments:
                 batches = [batch for split in splits_of(segment) for batch in split.read(rejects.append)]
                 # Out of the mapped file, which is about to go.
                 copied = pa.ipc.open_stream(_serialized(batches, segment.schema)).read_all()
-                made.setdefault(segment.stream, []).append(copied)
+                tables_read.setdefault(segment.stream, []).append(copied)
                 assert copied.num_rows == segment.rows
-            return Reading(found, made, rejects)
+            return Reading(wal, tables_read, rejects)
 
     def read_into(
         self,

@@ -50,23 +50,23 @@ LAYOUT = Layout(
 )  # fmt: skip
 
 
-def chunk(found: list[bytes]) -> Messages:
-    ends = np.cumsum([len(one) for one in found])
-    starts = ends - np.array([len(one) for one in found], np.int64)
-    return Messages(np.frombuffer(b"".join(found) + bytes(PADDING), np.uint8), starts, ends)
+def chunk(messages: list[bytes]) -> Messages:
+    ends = np.cumsum([len(one) for one in messages])
+    starts = ends - np.array([len(one) for one in messages], np.int64)
+    return Messages(np.frombuffer(b"".join(messages) + bytes(PADDING), np.uint8), starts, ends)
 
 
 def followed(chunks: list[list[bytes]], after: int = 0, upto: int | None = None, stop=lambda _: False) -> tuple:
     """Transactions after these chunks, and of every message that was wanted its place."""
-    made = Transactions(after, upto, stop)
+    transactions = Transactions(after, upto, stop)
     placed = []
-    for found in chunks:
-        got = made.follow(chunk(found))
+    for part in chunks:
+        got = transactions.follow(chunk(part))
         columns = (got.letters, got.lsns, got.times, got.transactions, got.numbers)
         placed += [tuple(int(column[row]) for column in columns) for row in range(len(got.letters))]
-        if made.ended:
+        if transactions.ended:
             break
-    return made, placed
+    return transactions, placed
 
 
 def test_a_relation_is_a_layout():
@@ -81,24 +81,29 @@ def test_a_truncate_names_its_tables_and_a_note_its_words():
 
 
 def test_transactions_are_followed_from_begin_to_commit():
-    made, placed = followed([LOG])
-    assert (made.first, made.last, made.count, made.messages) == (FIRST, THIRD, 3, len(LOG))
-    assert made.notes == [WalMessage(FIRST, "headwater", b'{"label":"x"}')]
+    transactions, placed = followed([LOG])
+    assert (transactions.first, transactions.last, transactions.count, transactions.messages) == (
+        FIRST,
+        THIRD,
+        3,
+        len(LOG),
+    )
+    assert transactions.notes == [WalMessage(FIRST, "headwater", b'{"label":"x"}')]
     numbers = {
         (chr(letter), number) for letter, lsn, *_, number in placed if lsn == FIRST.lsn and chr(letter) in "IUDT"
     }
     assert numbers == {("I", 1), ("U", 2), ("U", 3), ("D", 4), ("U", 5), ("T", 6)}
-    made.finish()
+    transactions.finish()
 
 
 @pytest.mark.parametrize("size", range(1, len(LOG)))
 def test_it_does_not_matter_where_chunks_end(size):
     parts = [LOG[begin : begin + size] for begin in range(0, len(LOG), size)]
-    made, placed = followed(parts)
-    whole, whole_placed = followed([LOG])
+    transactions, placed = followed(parts)
+    expected, expected_places = followed([LOG])
     names = ("first", "last", "last_known", "first_new", "count", "messages", "notes")
-    assert {name: getattr(made, name) for name in names} == {name: getattr(whole, name) for name in names}
-    assert placed == whole_placed
+    assert {name: getattr(transactions, name) for name in names} == {name: getattr(expected, name) for name in names}
+    assert placed == expected_places
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, len(LOG)])
@@ -108,18 +113,23 @@ def test_it_does_not_matter_where_chunks_end(size):
      (THIRD.end, THIRD, None, 0)],
 )  # fmt: skip
 def test_what_ends_at_the_mark_or_before_is_known(size, after, known, new, notes):
-    made, _ = followed([LOG[begin : begin + size] for begin in range(0, len(LOG), size)], after)
-    assert (made.first, made.last_known, made.first_new, len(made.notes)) == (FIRST, known, new, notes)
+    transactions, _ = followed([LOG[begin : begin + size] for begin in range(0, len(LOG), size)], after)
+    assert (transactions.first, transactions.last_known, transactions.first_new, len(transactions.notes)) == (
+        FIRST,
+        known,
+        new,
+        notes,
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 11, 12, 13, len(LOG)])
 def test_a_note_to_stop_at_ends_everything_behind_its_transaction(size):
-    asked = []
+    notes = []
     parts = [LOG[begin : begin + size] for begin in range(0, len(LOG), size)]
-    made, placed = followed(parts, stop=lambda note: bool(asked.append(note) or True))
-    assert (made.last, made.count, made.messages, len(placed)) == (FIRST, 1, 12, 12)
-    assert (made.ended, [note.content for note in asked]) == (True, [b'{"label":"x"}'])
-    made.finish()
+    transactions, placed = followed(parts, stop=lambda note: bool(notes.append(note) or True))
+    assert (transactions.last, transactions.count, transactions.messages, len(placed)) == (FIRST, 1, 12, 12)
+    assert (transactions.ended, [note.content for note in notes]) == (True, [b'{"label":"x"}'])
+    transactions.finish()
     known, _ = followed(parts, FIRST.end, stop=lambda _: True)
     assert (known.last, known.ended) == (THIRD, False)
 
@@ -129,14 +139,14 @@ def test_a_note_to_stop_at_ends_everything_behind_its_transaction(size):
 )
 @pytest.mark.parametrize("size", [1, 5, len(LOG)])
 def test_transactions_behind_a_place_are_not_read(upto, count, size):
-    made, _ = followed([LOG[begin : begin + size] for begin in range(0, len(LOG), size)], upto=upto)
-    assert (made.count, made.ended) == (count, count < 3)
-    made.finish()
+    transactions, _ = followed([LOG[begin : begin + size] for begin in range(0, len(LOG), size)], upto=upto)
+    assert (transactions.count, transactions.ended) == (count, count < 3)
+    transactions.finish()
 
 
 def test_rows_say_what_was_and_what_is():
-    made = Transactions(0, None, lambda _: False)
-    placed = made.follow(chunk(LOG))
+    transactions = Transactions(0, None, lambda _: False)
+    placed = transactions.follow(chunk(LOG))
     rows = changed_rows(concat_rows([copy_rows(placed, np.array([3, 4, 5, 6, 7]))]), LAYOUT, ("id",))
     assert bytes(rows.ops) == b"cudcdu"
     assert [column.to_pylist() for column in rows.texts] == [
@@ -149,19 +159,19 @@ def test_rows_say_what_was_and_what_is():
 
 
 def test_a_log_that_breaks_off_inside_a_transaction_is_refused():
-    made, _ = followed([LOG[:8]])
+    transactions, _ = followed([LOG[:8]])
     with pytest.raises(RunError, match="broke off inside the transaction at 0/EDEE9F8"):
-        made.finish()
+        transactions.finish()
 
 
 @pytest.mark.parametrize(
-    "found",
+    "messages",
     [LOG[3:12], LOG[:8] + LOG[12:], [*LOG[:11], LOG[17]], [LOG[0], LOG[11], LOG[11]]],
     ids=["no begin", "no commit", "another commit", "two commits"],
 )
-def test_transactions_that_do_not_end_as_they_began_are_refused(found):
+def test_transactions_that_do_not_end_as_they_began_are_refused(messages):
     with pytest.raises(RunError, match="does not end as it began"):
-        followed([found])
+        followed([messages])
 
 
 def test_a_message_of_an_unknown_kind_is_refused():
@@ -176,7 +186,7 @@ def test_a_message_of_an_unknown_kind_is_refused():
     ids=["too long", "too many columns", "a binary value", "an insert of a key", "too short", "no new row"],
 )  # fmt: skip
 def test_rows_of_another_shape_are_refused(row):
-    made = Transactions(0, None, lambda _: False)
-    placed = made.follow(chunk([LOG[0], row]))
+    transactions = Transactions(0, None, lambda _: False)
+    placed = transactions.follow(chunk([LOG[0], row]))
     with pytest.raises(RunError, match="the WAL holds"):
         changed_rows(concat_rows([copy_rows(placed, np.array([1]))]), LAYOUT, ("id",))

@@ -21,19 +21,19 @@ TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 
 @pytest.fixture
 def log(url):
-    with slot_wal(url, TABLE) as made:
-        yield made
+    with slot_wal(url, TABLE) as slot:
+        yield slot
 
 
 def messages(url: str, peek: Peek, tuning: Tuning = DEFAULT) -> list[bytes]:
     with psycopg.connect(url, autocommit=True) as connection:
-        found = [
+        rows = [
             piece.data[start:end].tobytes()
             for piece in read_slot(connection, peek, tuning)
             for start, end in zip(piece.starts, piece.ends, strict=True)
         ]
         assert connection.execute("SELECT 7").fetchone() == (7,), "the connection is good for more"
-        return found
+        return rows
 
 
 @pytest.mark.parametrize("chunk", [64, 1000, 2 << 20])
@@ -127,11 +127,11 @@ def test_a_server_that_goes_away_is_told_and_leaves_no_connection(log, tmp_path)
 def test_a_read_that_stops_early_lets_go_of_the_slot_and_of_the_server(log, tmp_path):
     log.sql("SELECT pg_logical_emit_message(true, 'headwater', 'stop')")
     log.sql("INSERT INTO t SELECT n, repeat('x', 1000) FROM generate_series(1, 60000) n")
-    found = log.read_into(tmp_path, {"t": ("id",)}, stop=lambda _: True)
-    assert (found.transactions, found.segments) == (1, ())
+    wal = log.read_into(tmp_path, {"t": ("id",)}, stop=lambda _: True)
+    assert (wal.transactions, wal.segments) == (1, ())
     assert len(messages(log.url, Peek(log.slot, "p"))) > 60_000
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT data%%'"
-    wait_until(lambda: log.sql(asked).fetchone() == (0,), 20)
+    query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT data%%'"
+    wait_until(lambda: log.sql(query).fetchone() == (0,), 20)
 
 
 def test_a_role_s_own_time_limit_does_not_end_a_peek(log):

@@ -72,8 +72,8 @@ _COPIED = itertools.count(10_000)
 
 @pytest.fixture
 def log(database):
-    with slot_wal(database, TABLES) as made:
-        yield made
+    with slot_wal(database, TABLES) as slot:
+        yield slot
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -22,17 +22,17 @@ KEY = {"t": ("id",)}
 
 @pytest.fixture
 def log(database):
-    with slot_wal(database, TABLE) as made:
-        yield made
+    with slot_wal(database, TABLE) as slot:
+        yield slot
 
 
 def commits(log) -> list[Commit]:
     """All that the slot holds, found from the end by looking at ever less of it."""
-    found, last = [], log.read(KEY).found.last
+    rows, last = [], log.read(KEY).wal.last
     while last is not None:
-        found.insert(0, last)
-        last = log.read(KEY, upto=last.lsn).found.last
-    return found
+        rows.insert(0, last)
+        last = log.read(KEY, upto=last.lsn).wal.last
+    return rows
 
 
 def test_inserts_updates_and_deletes_are_rows_with_what_is_known_of_them(log):
@@ -47,7 +47,7 @@ def test_inserts_updates_and_deletes_are_rows_with_what_is_known_of_them(log):
     assert (first["_missing"], first["_old_key"], first["_row"]) == (None, None, 0)
     assert abs(first["_source_time"] - dt.datetime.now(dt.UTC)) < dt.timedelta(minutes=5)
     assert int(first["_transaction"]) > 0
-    assert (read.found.transactions, len(read.found.segments), read.rejects) == (3, 1, [])
+    assert (read.wal.transactions, len(read.wal.segments), read.rejects) == (3, 1, [])
 
 
 def test_changes_are_ordered_by_commit_and_number_not_by_the_place_of_their_messages(log, database):
@@ -60,7 +60,7 @@ def test_changes_are_ordered_by_commit_and_number_not_by_the_place_of_their_mess
             copy.write("4\n5\n")
     read = log.read(KEY)
     assert read.short("t", "id") == [("c", 2), ("c", 1), ("c", 3), ("c", 4), ("c", 5)]
-    commit = read.found.last
+    commit = read.wal.last
     assert [row["_position"] for row in read.rows("t")][1:] == [position(commit.lsn, 4 * n + 3) for n in (1, 2, 3, 4)]
 
 
@@ -68,7 +68,7 @@ def test_the_end_of_a_commit_is_where_the_slot_may_be_moved_to(log):
     """Rule 2: what is behind it is still there, what is before it is gone."""
     log.sql("INSERT INTO t VALUES (1)")
     log.sql("INSERT INTO t VALUES (2)")
-    first = log.read(KEY, changes=1).found
+    first = log.read(KEY, changes=1).wal
     assert first.transactions == 1
     log.sql("SELECT pg_replication_slot_advance(%s, %s)", [log.slot, lsn_text(first.last.end)])
     assert log.read(KEY).short("t", "id") == [("c", 2)]
@@ -78,8 +78,8 @@ def test_a_peek_gives_the_same_rows_again(log):
     log.sql("INSERT INTO t SELECT n, 'x' FROM generate_series(1, 100) n; UPDATE t SET id = -id WHERE id < 50")
     once, again = log.read(KEY), log.read(KEY)
     assert once.tables == again.tables
-    assert once.found.last == again.found.last
-    assert log.read(KEY, upto=once.found.last.end).tables == once.tables
+    assert once.wal.last == again.wal.last
+    assert log.read(KEY, upto=once.wal.last.end).tables == once.tables
 
 
 def test_unchanged_toast_is_named_and_not_told(log):
@@ -130,8 +130,8 @@ def test_a_full_old_row_with_the_same_key_is_no_change_of_key(log):
 
 def test_a_key_in_toast_is_told_with_every_update_and_did_not_change(database):
     key = "(SELECT string_agg(sha256(n::text::bytea)::text, '') FROM generate_series(1, 38) n)"
-    made = "CREATE TABLE t (id text PRIMARY KEY, name text); ALTER TABLE t ALTER id SET STORAGE EXTERNAL"
-    with slot_wal(database, made) as log:
+    ddl = "CREATE TABLE t (id text PRIMARY KEY, name text); ALTER TABLE t ALTER id SET STORAGE EXTERNAL"
+    with slot_wal(database, ddl) as log:
         log.sql(f"INSERT INTO t VALUES ({key}, 'a')")
         log.sql("UPDATE t SET name = 'b'")
         (text,) = log.sql(f"SELECT {key}").fetchone()
@@ -141,7 +141,7 @@ def test_a_key_in_toast_is_told_with_every_update_and_did_not_change(database):
 
 
 @pytest.mark.parametrize(
-    ("kind", "one", "other", "told"),
+    ("kind", "one", "other", "expected"),
     [
         ("date", "2026-01-31", "2026-02-01", "2026-01-31"),
         ("timestamptz", "2026-01-31 12:00:00+02", "2026-02-01 00:00:00Z", "2026-01-31T10:00:00Z"),
@@ -153,11 +153,11 @@ def test_a_key_in_toast_is_told_with_every_update_and_did_not_change(database):
          "0190163d-8694-739b-aea5-966c26f8ad91"),
     ],
 )  # fmt: skip
-def test_a_former_key_of_several_columns_of_any_type(database, kind, one, other, told):
+def test_a_former_key_of_several_columns_of_any_type(database, kind, one, other, expected):
     with slot_wal(database, f"CREATE TABLE t (v text, b {kind}, a int, PRIMARY KEY (a, b))") as log:
         log.sql("INSERT INTO t VALUES ('x', %s, 5)", [one])
         log.sql("UPDATE t SET b = %s", [other])
-        assert json.loads(log.read({"t": ("a", "b")}).rows("t")[-1]["_old_key"]) == [5, told]
+        assert json.loads(log.read({"t": ("a", "b")}).rows("t")[-1]["_old_key"]) == [5, expected]
 
 
 def test_a_truncate_is_one_row_for_each_table(database):
@@ -171,12 +171,12 @@ def test_a_truncate_is_one_row_for_each_table(database):
         read = log.read({"a": ("id",), "b": ("id",)})
         assert read.short("a", "id") == [("c", 1), ("t", None), ("c", 2)]
         assert read.short("b", "id", "n") == [("c", 1, 1), ("t", None, None)]
-        commit = read.found.last
+        commit = read.wal.last
         assert [row["_position"] for row in read.rows("a")[1:]] == [
             position(commit.lsn, n) for n in (4 * 2 + 3, 4 * 3 + 3)
         ]
         assert read.rows("b")[-1]["_position"] == position(commit.lsn, 4 * 2 + 3)
-        assert all(segment.truncates for segment in read.found.segments)
+        assert all(segment.truncates for segment in read.wal.segments)
 
 
 def test_a_table_that_changes_in_mid_transaction_has_two_segments(log):
@@ -241,7 +241,7 @@ def test_partitions_come_as_their_root_and_a_row_that_moves_is_deleted_and_inser
         assert read.short("r", "id", "part", "v") == [
             ("c", 1, 1, "a"), ("d", 1, 1, None), ("c", 1, 2, "a"), ("t", None, None, None),
         ]  # fmt: skip
-        assert len(read.found.segments) == 1
+        assert len(read.wal.segments) == 1
 
 
 def test_other_tables_rows_are_skipped_and_counted(log):
@@ -295,13 +295,13 @@ def test_transactions_that_are_known_count_and_bring_nothing(log):
         log.sql(
             f"BEGIN; INSERT INTO t VALUES ({number}); SELECT pg_logical_emit_message(true, 'headwater', '{number}'); COMMIT"
         )
-    whole = log.read(KEY).found
-    second = log.read(KEY, upto=whole.last.lsn).found.last
+    wal = log.read(KEY).wal
+    second = log.read(KEY, upto=wal.last.lsn).wal.last
     read = log.read(KEY, after=second.end)
     assert read.short("t", "id") == [("c", 3)]
-    assert [note.content for note in read.found.notes] == [b"3"]
-    assert (read.found.first, read.found.last, read.found.transactions) == (whole.first, whole.last, 3)
-    assert (read.found.last_known, read.found.first_new) == (second, whole.last)
+    assert [note.content for note in read.wal.notes] == [b"3"]
+    assert (read.wal.first, read.wal.last, read.wal.transactions) == (wal.first, wal.last, 3)
+    assert (read.wal.last_known, read.wal.first_new) == (second, wal.last)
 
 
 def test_a_read_ends_behind_the_transaction_with_a_note_that_says_so(log):
@@ -312,9 +312,9 @@ def test_a_read_ends_behind_the_transaction_with_a_note_that_says_so(log):
     log.sql("INSERT INTO t VALUES (4); SELECT pg_logical_emit_message(true, 'headwater', 'stop')")
     read = log.read(KEY, stop=lambda note: note.content == b"stop")
     assert read.short("t", "id") == [("c", 1), ("c", 2), ("c", 3)]
-    (note,) = read.found.notes
-    assert (note.prefix, note.content, note.commit) == ("headwater", b"stop", read.found.last)
-    further = log.read(KEY, after=read.found.last.end, stop=lambda note: note.content == b"stop")
+    (note,) = read.wal.notes
+    assert (note.prefix, note.content, note.commit) == ("headwater", b"stop", read.wal.last)
+    further = log.read(KEY, after=read.wal.last.end, stop=lambda note: note.content == b"stop")
     assert further.short("t", "id") == [("c", 4)]
 
 
@@ -325,8 +325,8 @@ def test_only_notes_to_us_that_belong_to_a_transaction_are_kept(log):
     )
     log.sql("SELECT pg_logical_emit_message(true, 'headwater', '\\x00ff'::bytea)")
     read = log.read(KEY)
-    assert [(note.prefix, note.content) for note in read.found.notes] == [("headwater", b"\0\xff")]
-    assert read.found.notes[0].commit == read.found.last
+    assert [(note.prefix, note.content) for note in read.wal.notes] == [("headwater", b"\0\xff")]
+    assert read.wal.notes[0].commit == read.wal.last
 
 
 def test_a_read_up_to_a_place_has_nothing_that_committed_there_or_later(log):
@@ -340,14 +340,14 @@ def test_a_read_up_to_a_place_has_nothing_that_committed_there_or_later(log):
 
 
 def test_an_empty_log_is_an_empty_read(log):
-    found = log.read(KEY).found
-    assert (found.first, found.last, found.transactions, found.segments, found.notes) == (None, None, 0, (), ())
+    wal = log.read(KEY).wal
+    assert (wal.first, wal.last, wal.transactions, wal.segments, wal.notes) == (None, None, 0, (), ())
 
 
 def test_a_log_of_a_new_era_comes_after_all_of_the_old_one(log):
     log.sql("INSERT INTO t VALUES (1)")
     read = log.read(KEY, era=1 << 60)
-    assert read.rows("t")[0]["_position"] == position((1 << 60) + read.found.last.lsn, 7)
+    assert read.rows("t")[0]["_position"] == position((1 << 60) + read.wal.last.lsn, 7)
 
 
 def test_a_delete_that_does_not_tell_the_key_is_set_aside(log):

@@ -39,7 +39,7 @@ def measured(log, *places: int) -> list[tuple[int, float]]:
 def test_a_transaction_of_300_000_rows_needs_no_more_memory_than_one_of_30_000(database):
     with slot_wal(database, "CREATE TABLE t (id int PRIMARY KEY, v text)") as log:
         log.sql("INSERT INTO t SELECT n, repeat('x', 500) FROM generate_series(1, 30000) n")
-        small = log.read({"t": ("id",)}).found.last.end
+        small = log.read({"t": ("id",)}).wal.last.end
         log.sql("INSERT INTO t SELECT -n, repeat('y', 500) FROM generate_series(1, 300000) n")
         (place,) = log.sql("SELECT (pg_current_wal_lsn() - '0/0')::bigint").fetchone()
         (few, before), (many, after) = measured(log, small, place)
@@ -86,9 +86,9 @@ def test_many_tables_in_turn_make_few_batches(database):
     with slot_wal(database, "".join(f"CREATE TABLE {name} (id int PRIMARY KEY);" for name in tables)) as log:
         for number in range(50):
             log.sql("".join(f"INSERT INTO {name} VALUES ({number});" for name in tables))
-        found = log.read(dict.fromkeys(tables, ("id",)), tuning=Tuning(small)).found
-        assert {(segment.rows, len(segment.batches)) for segment in found.segments} == {(50, 1)}
-        bounded = log.read(dict.fromkeys(tables, ("id",)), tuning=Tuning(small, pending_bytes=200_000)).found
+        wal = log.read(dict.fromkeys(tables, ("id",)), tuning=Tuning(small)).wal
+        assert {(segment.rows, len(segment.batches)) for segment in wal.segments} == {(50, 1)}
+        bounded = log.read(dict.fromkeys(tables, ("id",)), tuning=Tuning(small, pending_bytes=200_000)).wal
         assert {segment.rows for segment in bounded.segments} == {50}
         assert all(1 < len(segment.batches) < 10 for segment in bounded.segments)
 
@@ -102,9 +102,9 @@ def test_pieces_of_a_chunk_never_reach_beyond_what_offsets_can_say():
     data = np.arange(ends[-1] + 64, dtype=np.uint64).astype(np.uint8)
     chunk = Messages(data, ends - sizes, ends)
     pieces = list(cut_pieces(chunk, 100))
-    found = [piece.data[start:end] for piece in pieces for start, end in zip(piece.starts, piece.ends, strict=True)]
-    assert [len(one) for one in found] == sizes.tolist()
-    assert all((one == data[end - size : end]).all() for one, end, size in zip(found, ends, sizes, strict=True))
+    messages = [piece.data[start:end] for piece in pieces for start, end in zip(piece.starts, piece.ends, strict=True)]
+    assert [len(one) for one in messages] == sizes.tolist()
+    assert all((one == data[end - size : end]).all() for one, end, size in zip(messages, ends, sizes, strict=True))
     assert all(len(piece) == 1 or piece.ends[-1] <= 100 for piece in pieces)
     assert [len(piece) for piece in pieces] == [2, 2, 1, 2, 1, 1]
 
@@ -118,7 +118,7 @@ def test_a_large_segment_is_cut_into_splits_of_its_batches(database, splits, tmp
     parts = splits_of(segment, splits)
     assert len(parts) == min(splits, len(segment.batches))
     assert len(segment.batches) > 10
-    found = [batch["id"].to_pylist() for part in parts for batch in part.read()]
-    assert [number for batch in found for number in batch] == list(range(1, 5001))
+    ids = [batch["id"].to_pylist() for part in parts for batch in part.read()]
+    assert [number for batch in ids for number in batch] == list(range(1, 5001))
     assert sum(part.rows for part in parts) == 5000
     assert max(part.rows for part in parts) < 5000 / len(parts) + 1000

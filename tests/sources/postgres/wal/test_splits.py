@@ -19,8 +19,8 @@ from tests.sources.postgres.wal.slot_wal import slot_wal, splits_of
 
 @pytest.fixture
 def log(database):
-    made = "CREATE TABLE t (id int PRIMARY KEY, n int, price numeric(8,2), half real, big text, day date); ALTER TABLE t ALTER big SET STORAGE EXTERNAL"
-    with slot_wal(database, made) as log:
+    ddl = "CREATE TABLE t (id int PRIMARY KEY, n int, price numeric(8,2), half real, big text, day date); ALTER TABLE t ALTER big SET STORAGE EXTERNAL"
+    with slot_wal(database, ddl) as log:
         yield log
 
 
@@ -61,15 +61,15 @@ def test_rejects_stop_a_read_or_are_set_aside_once(log, tmp_path):
     assert len(splits) == 2
     with pytest.raises(ValueNotKept, match=r"t: the change at 0/\w+, number 2, and 2 more .*NaN or infinity"):
         list(splits[0].read())
-    aside = []
-    kept = [row for split in splits for batch in split.read(aside.append) for row in batch.to_pylist()]
-    assert [(row["_op"], row["id"]) for row in kept] == [("c", 1), ("u", 3)]
-    assert [reject.reason for reject in aside] == [
+    rejects = []
+    rows = [row for split in splits for batch in split.read(rejects.append) for row in batch.to_pylist()]
+    assert [(row["_op"], row["id"]) for row in rows] == [("c", 1), ("u", 3)]
+    assert [reject.reason for reject in rejects] == [
         "column price (decimal(8,2)): NaN or infinity; column day (date): infinite, or outside the years 1 to 9999",
         "column day (date): infinite, or outside the years 1 to 9999",
         "column price (decimal(8,2)): NaN or infinity; column day (date): infinite, or outside the years 1 to 9999",
     ]
-    assert json.loads(aside[0].payload) == {
+    assert json.loads(rejects[0].payload) == {
         "id": "2",
         "n": None,
         "price": "NaN",
@@ -77,18 +77,18 @@ def test_rejects_stop_a_read_or_are_set_aside_once(log, tmp_path):
         "big": None,
         "day": "infinity",
     }
-    assert aside[0].place == {"lsn": aside[1].place["lsn"], "number": 2}
-    assert len({reject.id for reject in aside}) == 3
-    assert aside[2].more["op"] == "u"
+    assert rejects[0].place == {"lsn": rejects[1].place["lsn"], "number": 2}
+    assert len({reject.id for reject in rejects}) == 3
+    assert rejects[2].more["op"] == "u"
     again = []
     list(splits_of(log.read_into(tmp_path_of(tmp_path), {"t": ("id",)}).segments[0])[0].read(again.append))
-    assert [reject.id for reject in again] == [reject.id for reject in aside], "a replay names them alike"
+    assert [reject.id for reject in again] == [reject.id for reject in rejects], "a replay names them alike"
 
 
 def tmp_path_of(folder):
-    made = folder / "again"
-    made.mkdir()
-    return made
+    copy = folder / "again"
+    copy.mkdir()
+    return copy
 
 
 def test_a_row_that_leaves_a_key_that_was_never_kept_is_kept(database, tmp_path):
@@ -115,9 +115,9 @@ def test_a_segment_of_rejects_alone_still_tells_them(log, tmp_path):
     (segment,) = log.read_into(tmp_path, {"t": ("id",)}).segments
     assert (segment.rows, segment.rejects, segment.batches) == (0, 1, ())
     (split,) = splits_of(segment, 4)
-    aside = []
-    assert list(split.read(aside.append)) == []
-    assert len(aside) == 1
+    rejects = []
+    assert list(split.read(rejects.append)) == []
+    assert len(rejects) == 1
 
 
 def test_a_split_shows_no_values_and_can_be_read_again(log, tmp_path):

@@ -83,8 +83,8 @@ def own_texts(url: str, query: str) -> list[list[str | None]]:
 
 def test_every_value_is_kept_as_it_is_written_or_set_aside_with_its_text(database):
     tables = {f"t{number}": declared for number, declared in enumerate(EDGES)}
-    made = "".join(f"CREATE TABLE {name} (id int PRIMARY KEY, v {declared});" for name, declared in tables.items())
-    with slot_wal(database, MORE + made) as log:
+    ddl = "".join(f"CREATE TABLE {name} (id int PRIMARY KEY, v {declared});" for name, declared in tables.items())
+    with slot_wal(database, MORE + ddl) as log:
         # Defaults of the database must not show in what is read.
         own = f'ALTER DATABASE "{database.rpartition("/")[2]}" SET'
         log.sql(f"{own} TimeZone = 'Asia/Tokyo'; {own} DateStyle = 'German'; {own} IntervalStyle = 'iso_8601'")
@@ -94,17 +94,17 @@ def test_every_value_is_kept_as_it_is_written_or_set_aside_with_its_text(databas
                 literal = "NULL" if text is None else "'" + text.replace("'", "''") + "'"
                 log.sql(f"INSERT INTO {name} VALUES ({number}, {literal})")
         read = log.read(dict.fromkeys(tables, ("id",)))
-    kinds = {segment.stream: segment.kinds[1] for segment in read.found.segments}
+    kinds = {segment.stream: segment.kinds[1] for segment in read.wal.segments}
     for name, declared in tables.items():
         own = dict(enumerate(row[0] for row in own_texts(database, f"SELECT v FROM {name} ORDER BY id")))
-        kept, aside = texts_of(read.tables[name][0], kinds[name]), {}
+        texts, rejected = texts_of(read.tables[name][0], kinds[name]), {}
         for reject in (reject for reject in read.rejects if reject.stream == name):
             row = json.loads(reject.payload)
-            aside[int(row["id"])] = row["v"]
+            rejected[int(row["id"])] = row["v"]
             what = NOT_FINITE if kinds[name].startswith("decimal") else OUTSIDE
             assert reject.reason == f"column v ({kinds[name]}): {what}"
-        assert kept | aside == own, declared
-        assert not kept.keys() & aside.keys()
+        assert texts | rejected == own, declared
+        assert not texts.keys() & rejected.keys()
 
 
 def texts_of(table: pa.Table, kind: str) -> dict[int, str | None]:
@@ -164,8 +164,8 @@ ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, values
 @pytest.fixture
 def log(database):
     declared = ", ".join(f"{name} {kinds[0]}" for name, kinds in COLUMNS.items())
-    with slot_wal(database, f"CREATE TABLE t ({declared}, PRIMARY KEY (id))") as made:
-        yield made
+    with slot_wal(database, f"CREATE TABLE t ({declared}, PRIMARY KEY (id))") as slot:
+        yield slot
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -181,19 +181,19 @@ def test_the_log_and_a_copy_agree_on_every_value_and_every_reject(log, database,
         )
     read = log.read({"t": ("id",)})
     columns = tuple(Column(name, kinds[1], nullable=True) for name, kinds in COLUMNS.items())
-    aside = []
+    rejects = []
     with psycopg.connect(database) as holder:
         holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         (snapshot,) = holder.execute("SELECT pg_export_snapshot()").fetchone()
         query = f"SELECT {', '.join(names)} FROM t ORDER BY id"
         split = PostgresSplit(RowIdentity("t", columns, ("id",), "none"), Secret(database), snapshot, query)
-        copied = list(split.read(aside.append))
+        copied = list(split.read(rejects.append))
     if rows:
         ours = read.tables["t"][0].select(range(len(names)))
         assert same(pa.Table.from_batches(copied, ours.schema), ours)
-    assert [reject.reason for reject in read.rejects] == [reject.reason for reject in aside]
+    assert [reject.reason for reject in read.rejects] == [reject.reason for reject in rejects]
     assert [without_flags(reject.payload) for reject in read.rejects] == [
-        without_flags(reject.payload) for reject in aside
+        without_flags(reject.payload) for reject in rejects
     ]
 
 
@@ -212,9 +212,9 @@ def without_flags(payload: bytes) -> dict:
 
 def test_texts_that_are_not_utf8_are_set_aside():
     """Of a database without an encoding (SQL_ASCII)."""
-    made = typed(pa.array([b"a", b"\xff", None, "é".encode(), b"\xc3"]), "string")
-    assert made.array.to_pylist() == ["a", None, None, "é", None]
-    assert made.misfits == {1: "that are not UTF-8", 4: "that are not UTF-8"}
+    texts = typed(pa.array([b"a", b"\xff", None, "é".encode(), b"\xc3"]), "string")
+    assert texts.array.to_pylist() == ["a", None, None, "é", None]
+    assert texts.misfits == {1: "that are not UTF-8", 4: "that are not UTF-8"}
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_texts_that_are_not_utf8_are_set_aside():
      ("timestamptz", b"2026-01-01 00:00:00"), ("timestamp", b"2026-01-01 00:00:00+00")],
 )  # fmt: skip
 def test_what_is_not_of_the_kind_is_never_made_to_fit(kind, text):
-    made = typed(pa.array([text, None, text], pa.binary()), kind)
-    assert made.array.to_pylist() == [None, None, None]
-    assert made.misfits.keys() == {0, 2}
+    column_ = typed(pa.array([text, None, text], pa.binary()), kind)
+    assert column_.array.to_pylist() == [None, None, None]
+    assert column_.misfits.keys() == {0, 2}
 
 
 @pytest.mark.parametrize(
@@ -243,5 +243,5 @@ def test_columns_of_nothing_but_nulls_and_slices_of_columns(kind):
     }
     text = texts.get(kind, b"1.50")
     column = pa.array([text, None, text, text, None], pa.binary())
-    whole = typed(column, kind).array.to_pylist()
-    assert typed(column[1:4], kind).array.to_pylist() == whole[1:4]
+    expected = typed(column, kind).array.to_pylist()
+    assert typed(column[1:4], kind).array.to_pylist() == expected[1:4]

@@ -35,14 +35,14 @@ INSERT INTO things VALUES
 
 @pytest.fixture
 def pollers(spark) -> Iterator[Callable[..., JdbcPoller]]:
-    made: list[JdbcPoller] = []
+    pollers: list[JdbcPoller] = []
 
     def make(url: str, **settings: object) -> JdbcPoller:
-        made.append(JdbcPoller(spark, url, **settings))
-        return made[-1]
+        pollers.append(JdbcPoller(spark, url, **settings))
+        return pollers[-1]
 
     yield make
-    for poller in made:
+    for poller in pollers:
         poller.close()
 
 
@@ -69,10 +69,10 @@ def test_every_type_of_postgres_reads_as_by_its_own_driver(database, pollers):
     with jdbc.source.read(window) as (rows,):
         assert rows.schema == expected.schema
         assert (rows.key, rows.order) == (("id",), ("at",))
-    found = {row["id"]: row for row in jdbc.read(window)["things"]}
+    by_id = {row["id"]: row for row in jdbc.read(window)["things"]}
     for row in expected.to_pylist():
-        assert repr(found.pop(row["id"])) == repr(row)  # NaN is not equal to itself
-    assert not found
+        assert repr(by_id.pop(row["id"])) == repr(row)  # NaN is not equal to itself
+    assert not by_id
     native.close()
 
 

@@ -18,7 +18,7 @@ def described(declared: str, precision: int = 0, scale: int = 0, *, signed: bool
 
 
 @pytest.mark.parametrize(
-    ("dialect", "found", "kind"),
+    ("dialect", "column_type", "kind"),
     [
         ("mysql", described("TINYINT"), "int32"),
         ("mysql", described("INT UNSIGNED", signed=False), "int64"),
@@ -45,25 +45,25 @@ def described(declared: str, precision: int = 0, scale: int = 0, *, signed: bool
         ("sqlite", described("DECIMAL", 10, 2), "decimal(10,2)"),
     ],
 )
-def test_a_type_is_kept_exactly_or_becomes_text(dialect, found, kind):
-    assert column_of(dialect, found, "orders", text=False).type == kind
+def test_a_type_is_kept_exactly_or_becomes_text(dialect, column_type, kind):
+    assert column_of(dialect, column_type, "orders", text=False).type == kind
 
 
 @pytest.mark.parametrize(
     ("dialect", "declared"), [("tsql", "datetime2"), ("tsql", "datetimeoffset"), ("oracle", "TIMESTAMP")]
 )
 def test_times_finer_than_microseconds_are_refused_unless_read_as_text(dialect, declared):
-    found = described(declared, 27, 7)
+    column = described(declared, 27, 7)
     with pytest.raises(InputError, match="finer than microseconds") as caught:
-        column_of(dialect, found, "orders", text=False)
+        column_of(dialect, column, "orders", text=False)
     assert "as_text: [x]" in caught.value.hint
-    assert column_of(dialect, found, "orders", text=True).type == "string"
+    assert column_of(dialect, column, "orders", text=True).type == "string"
     with pytest.raises(InputError, match="finer than microseconds"):
-        cursor_of(dialect, found, "orders")
+        cursor_of(dialect, column, "orders")
 
 
 @pytest.mark.parametrize(
-    ("dialect", "found", "kind"),
+    ("dialect", "column_type", "kind"),
     [
         ("mysql", described("BIGINT UNSIGNED", signed=False), CursorType.INTEGER),
         ("mysql", described("TIMESTAMP"), CursorType.TIMESTAMPTZ),
@@ -73,8 +73,8 @@ def test_times_finer_than_microseconds_are_refused_unless_read_as_text(dialect, 
         ("sqlite", described("UUID"), CursorType.UUID),
     ],
 )
-def test_a_cursor_has_the_type_of_its_column(dialect, found, kind):
-    assert cursor_of(dialect, found, "orders") is kind
+def test_a_cursor_has_the_type_of_its_column(dialect, column_type, kind):
+    assert cursor_of(dialect, column_type, "orders") is kind
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def run_scenario(clients: Clients, steps: list, *choices: dict) -> tuple[list[Co
 def check_all_ways(clients: Clients, steps: list) -> None:
     choices = [chosen for _, chosen in READERS.values()]
     read, committed = run_scenario(clients, steps, *choices)
-    for name, found in zip(READERS, read, strict=True):
-        assert found == committed, name
+    for name, ids in zip(READERS, read, strict=True):
+        assert ids == committed, name
 
 
 quickly = settings(

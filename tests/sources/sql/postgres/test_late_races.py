@@ -75,17 +75,17 @@ def race(seconds: float, *choices: dict) -> None:
         for writer in writers:
             writer.start()
         while any(writer.is_alive() for writer in writers):
-            for poller, found in zip(pollers, read, strict=True):
-                found.update(row["tag"] for row in poller.poll())
+            for poller, ids in zip(pollers, read, strict=True):
+                ids.update(row["tag"] for row in poller.poll())
         for writer in writers:
             writer.join()
             assert writer.problem is None
         committed = Counter(tag for writer in writers for tag in writer.committed)
-        for poller, found, chosen in zip(pollers, read, choices, strict=True):
+        for poller, ids, chosen in zip(pollers, read, choices, strict=True):
             while rows := poller.poll():
-                found.update(row["tag"] for row in rows)
+                ids.update(row["tag"] for row in rows)
             poller.close()
-            assert found == committed, chosen
+            assert ids == committed, chosen
         assert sum(committed.values()) > 50
 
 

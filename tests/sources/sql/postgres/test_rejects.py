@@ -181,7 +181,7 @@ COLUMNS = {
 ROWS = st.lists(
     st.fixed_dictionaries({name: st.just("NULL") | values for name, (_, values) in COLUMNS.items()}), max_size=12
 )
-KEPT = " AND ".join(
+EXACT = " AND ".join(
     [
         *(f"({name} IS NULL OR {name} <> 'NaN')" for name in ("price", "share")),
         *(
@@ -212,10 +212,10 @@ def test_what_lands_and_what_is_set_aside_are_all_rows_in_the_words_of_the_serve
     landed, rejects = poll_with_rejects(poller)
     poller.close()
     assert [row["id"] for row in landed] == [
-        n for (n,) in connection.execute(f"SELECT id FROM t WHERE {KEPT} ORDER BY id")
+        n for (n,) in connection.execute(f"SELECT id FROM t WHERE {EXACT} ORDER BY id")
     ]
     shown = ", ".join(f"{name}::text" for name in ("id", *COLUMNS))
-    texts = connection.execute(f"SELECT {shown} FROM t WHERE NOT ({KEPT}) ORDER BY t.id").fetchall()
+    texts = connection.execute(f"SELECT {shown} FROM t WHERE NOT ({EXACT}) ORDER BY t.id").fetchall()
     assert payloads(rejects) == [dict(zip(("id", *COLUMNS), row, strict=True)) for row in texts]
 
 

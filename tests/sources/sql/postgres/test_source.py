@@ -122,7 +122,7 @@ def test_a_clock_that_was_ahead_does_not_hide_what_comes_after(database, connect
 
 
 @pytest.mark.parametrize(
-    ("made", "warning"),
+    ("ddl", "warning"),
     [
         ("CREATE VIEW v AS SELECT * FROM t", "v is not a plain table"),
         (
@@ -135,10 +135,10 @@ def test_a_clock_that_was_ahead_does_not_hide_what_comes_after(database, connect
         ("CREATE TABLE v (id serial, note text); ALTER SEQUENCE v_id_seq INCREMENT 50", "does not count up one by one"),
     ],
 )
-def test_where_the_search_cannot_be_bounded_it_is_said(database, connection, made, warning):
-    connection.execute(TABLE.format("t") + ";" + made)
-    target = "t" if "VIEW v AS SELECT * FROM t" in made else "v1" if "INHERITS" in made else "v"
-    if "MATERIALIZED" not in made:
+def test_where_the_search_cannot_be_bounded_it_is_said(database, connection, ddl, warning):
+    connection.execute(TABLE.format("t") + ";" + ddl)
+    target = "t" if "VIEW v AS SELECT * FROM t" in ddl else "v1" if "INHERITS" in ddl else "v"
+    if "MATERIALIZED" not in ddl:
         connection.execute(f"INSERT INTO {target} (id, note) VALUES (1, 'x')")
     poller = Poller(database, table="v", cursor="id")
     assert column(poller.poll(), "note") == ["x"]
@@ -352,10 +352,10 @@ def test_a_restart_of_the_server_costs_one_cycle_at_most():
             poller.read(window)
         assert column(poller.read(window)["t"], "note") == ["c"]
         poller.close()
-        kept = Poller(server.url(), table="t", cursor="id")
-        kept.mark = window.end
+        first = Poller(server.url(), table="t", cursor="id")
+        first.mark = window.end
     with pytest.raises(SourceUnreachable, match="connection"):
-        kept.poll()
+        first.poll()
 
 
 @pytest.mark.spark

@@ -92,8 +92,8 @@ class Theatre:
     def _insert(self, session: Session) -> None:
         self._begin(session)
         tag = f"tag {next(self._tags)}"
-        taken = session.ids.pop() if session.ids else None
-        columns, values = ("id, tag", f"{taken}, '{tag}'") if taken else ("tag", f"'{tag}'")
+        reserved = session.ids.pop() if session.ids else None
+        columns, values = ("id, tag", f"{reserved}, '{tag}'") if reserved else ("tag", f"'{tag}'")
         session.connection.execute(f"INSERT INTO {self.table} ({columns}, by_hand) VALUES ({values}, {hash(tag) % 50})")
         session.levels[-1].append(tag)
 

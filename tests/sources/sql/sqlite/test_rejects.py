@@ -64,7 +64,7 @@ def test_a_table_that_ends_in_such_a_row_goes_on(shop, tmp_path):
     shop.execute("CREATE TABLE t (id INTEGER, n INT)")
     shop.execute("INSERT INTO t VALUES (1, 1), (2, 'many')")
     source = poller(tmp_path)
-    assert [len(found) for found in poll_with_rejects(source)] == [1, 1]
+    assert [len(part) for part in poll_with_rejects(source)] == [1, 1]
     assert poll_with_rejects(source) == ([], [])
     shop.execute("INSERT INTO t VALUES (2, 'many'), (2, 'more'), (2, 2)")
     rows, rejects = poll_with_rejects(source)
@@ -112,22 +112,22 @@ def test_what_lands_and_what_is_set_aside_are_all_rows(shop, tmp_path, rows):
         f"CREATE TABLE t (id INTEGER NOT NULL, {', '.join(f'c{n} {kind}' for n, kind in enumerate(DECLARED))})"
     )
     shop.executemany(f"INSERT INTO t VALUES (?{', ?' * len(DECLARED)})", rows)
-    expected, aside = Counter(), Counter()
+    expected, rejected = Counter(), Counter()
     quoted = [f"CASE typeof(c{n}) WHEN 'blob' THEN quote(c{n}) ELSE c{n} END" for n in range(len(DECLARED))]
     for row in shop.execute("SELECT * FROM t"):
-        (expected if fits(row) else aside)[row[0]] += 1
+        (expected if fits(row) else rejected)[row[0]] += 1
     written = Counter()
-    for row, shown in zip(
+    for row, texts in zip(
         shop.execute("SELECT * FROM t"), shop.execute(f"SELECT id, {', '.join(quoted)} FROM t"), strict=True
     ):
         if not fits(row):
-            written[tuple(repr(value) if isinstance(value, int | float) else value for value in shown)] += 1
+            written[tuple(repr(value) if isinstance(value, int | float) else value for value in texts)] += 1
     source = poller(tmp_path)
     landed, rejects = poll_with_rejects(source)
     assert poll_with_rejects(source) == ([], [])
     source.close()
     assert Counter(row["id"] for row in landed) == expected
-    assert Counter(place["row"]["id"] for place in places(rejects)) == aside
+    assert Counter(place["row"]["id"] for place in places(rejects)) == rejected
     assert Counter(tuple(payload.values()) for payload in payloads(rejects)) == written
     by_split = Counter(reject.id for reject in rejects)
     assert set(by_split.values()) <= {1, 2}  # the part below the mark's value and the part at it count on their own
