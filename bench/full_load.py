@@ -21,7 +21,6 @@ from headwater.api import Project
 from headwater.config.load import load_project
 from headwater.services.stack.postgres import running_postgres
 
-COLUMNS = "id, customer, amount, updated_at, flag, note, payload"
 ROUNDS = 6  # and one more to warm up: the JVM compiles what it runs
 PAUSE_SECONDS = 2  # what it compiles after one job is not for the next one to pay
 

@@ -67,10 +67,6 @@ class Positions:
         high = self.high.min()
         return _join_halves(high, self.low[self.high == high].min())
 
-    def greatest(self) -> int:
-        high = self.high.max()
-        return _join_halves(high, self.low[self.high == high].max())
-
     def to_arrow(self) -> pa.Array:
         words = np.empty(2 * len(self), np.uint64)
         words[0::2], words[1::2] = self.low, self.high.view(np.uint64)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -169,6 +169,3 @@ def partitions(log: ChangeLog, count: int) -> list[list[tuple[int, int, Event]]]
         number = 0 if event.id is None else event.id % count
         topic[number].append((number, len(topic[number]), event))
     return topic
-
-
-Step = Callable[[ChangeLog], None]

@@ -31,8 +31,8 @@ class TlsPostgres:
     server: PostgresServer
     authority: Path
 
-    def plain_url(self, database: str = "postgres") -> str:
-        return f"{self.server.url(database)}?sslmode=disable"
+    def plain_url(self) -> str:
+        return f"{self.server.url()}?sslmode=disable"
 
     def url(self, database: str = "postgres") -> str:
         query = urlencode({"sslmode": "verify-full", "sslrootcert": str(self.authority)})

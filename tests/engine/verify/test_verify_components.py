@@ -28,13 +28,10 @@ def postgres(database, tmp_path, spark, namespace):
     return make
 
 
-def fill(items: PostgresTable, rows: int = 200) -> None:
+def fill(items: PostgresTable) -> None:
     items.sql(
         "CREATE TABLE items (id INTEGER PRIMARY KEY, seq INTEGER, name TEXT, day DATE)",
-        *(
-            f"INSERT INTO items VALUES ({n}, {n // 3}, 'item {n}', '2026-01-{n % 28 + 1:02}')"
-            for n in range(1, rows + 1)
-        ),
+        *(f"INSERT INTO items VALUES ({n}, {n // 3}, 'item {n}', '2026-01-{n % 28 + 1:02}')" for n in range(1, 201)),
     )
 
 

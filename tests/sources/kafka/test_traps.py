@@ -37,10 +37,10 @@ def wait_for_committed_end(kafka: KafkaForTests, topic: str, offset: int) -> Non
     wait_until(lambda: end() == offset)
 
 
-def make_anew(kafka: KafkaForTests, topic: str, partitions: int = 1) -> None:
+def make_anew(kafka: KafkaForTests, topic: str) -> None:
     kafka.delete(topic)
     wait_until(lambda: topic not in kafka.admin.list_topics(timeout=10).topics)
-    kafka.create(topic, partitions=partitions)
+    kafka.create(topic)
 
 
 def test_unread_messages_that_retention_removed_stop_the_pipeline_with_the_gap_in_numbers(kafka: KafkaForTests):

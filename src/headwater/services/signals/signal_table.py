@@ -125,8 +125,6 @@ def _refuse_same_but_for_case(tables: Sequence[Table], conditions: Mapping[int, 
             )
 
 
-DEFAULT_TABLE = "public.debezium_signal"
-
 # Debezium writes watermarks: a UUID with `-close` as id, `snapshot-window-close` as type, two timestamps as data.
 _MIN_LENGTHS = {"id": 42, "type": 32, "data": 256}
 _COLUMNS = """

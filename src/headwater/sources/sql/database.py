@@ -209,10 +209,13 @@ class AssignsTransactionIds(Protocol):
         """True if the ids in this mark are of this server and not older than a restore."""
 
 
-def split_count(rows: int | None, limits: Limits, *, rows_per_split: int = 200_000) -> int:
+_MIN_SPLIT_ROWS, _MAX_SPLIT_ROWS = 200_000, 5_000_000
+
+
+def split_count(rows: int | None, limits: Limits) -> int:
     """The number of splits of a window: enough for the cores, neither tiny nor huge."""
     if limits.splits is not None:
         return limits.splits
-    if rows is None or rows < rows_per_split:
+    if rows is None or rows < _MIN_SPLIT_ROWS:
         return 1
-    return max(2, min(rows // rows_per_split, limits.cores), rows // 5_000_000)
+    return max(2, min(rows // _MIN_SPLIT_ROWS, limits.cores), rows // _MAX_SPLIT_ROWS)

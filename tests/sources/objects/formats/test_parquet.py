@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import io
-import uuid
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -47,32 +45,6 @@ def moment(*parts: int) -> dt.datetime:
 
 
 MOMENT = moment(2026, 3, 2, 8, 0, 0, 123456)
-UUID = uuid.UUID(int=7)
-TYPES = [
-    (pa.int8(), -5, "int", -5),
-    (pa.uint16(), 65535, "int", 65535),
-    (pa.uint32(), 2**32 - 1, "bigint", 2**32 - 1),
-    (pa.uint64(), 2**64 - 1, "decimal(20,0)", Decimal(2**64 - 1)),
-    (pa.float16(), np.float16(1.5), "float", 1.5),
-    (pa.float64(), 0.1, "double", 0.1),
-    (pa.bool_(), True, "boolean", True),
-    (pa.decimal128(38, 10), Decimal("1.5"), "decimal(38,10)", Decimal("1.5")),
-    (pa.large_string(), "é", "string", "é"),
-    (pa.binary(3), b"abc", "binary", b"abc"),
-    (pa.date64(), dt.date(2026, 3, 2), "date", dt.date(2026, 3, 2)),
-    (pa.timestamp("ms"), MOMENT.replace(microsecond=1000), "timestamp_ntz", MOMENT.replace(microsecond=1000)),
-    (pa.timestamp("ns", "Europe/Berlin"), MOMENT, "timestamp", MOMENT.replace(tzinfo=dt.UTC)),
-    (pa.time64("us"), dt.time(8, 0, 0, 5), "string", "08:00:00.000005"),
-    (pa.dictionary(pa.int8(), pa.string()), "x", "string", "x"),
-    (pa.large_list(pa.int8()), [1, None], "array<int>", [1, None]),
-    (pa.map_(pa.string(), pa.int64()), [("k", 1)], "map<string,bigint>", [("k", 1)]),
-    (
-        pa.struct([("odd `,name", pa.list_(pa.decimal128(5, 2))), ("t", pa.timestamp("s", "UTC"))]),
-        {"odd `,name": [Decimal("1.50")], "t": dt.datetime(2026, 3, 2, tzinfo=dt.UTC)},
-        "struct<`odd ``,name`: array<decimal(5,2)>,`t`: timestamp>",
-        {"odd `,name": [Decimal("1.50")], "t": dt.datetime(2026, 3, 2, tzinfo=dt.UTC)},
-    ),
-]
 
 
 def test_columns_are_unified_as_iceberg_widens(folder: ObjectFolder):
