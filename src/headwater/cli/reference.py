@@ -167,9 +167,8 @@ def _errors() -> str:
     lines += [""]
     lines += ["| code | exit | retried | meaning |", "| --- | --- | --- | --- |"]
     for error_class in _tree(HeadwaterError):
-        lines.append(
-            f"| `{error_class.code}` | {error_class.exit_code} | {_RETRY[error_class.retry]} | {_first_sentence(error_class)} |"
-        )
+        meaning = inspect.cleandoc(error_class.__doc__ or "").replace("\n", " ")
+        lines.append(f"| `{error_class.code}` | {error_class.exit_code} | {_RETRY[error_class.retry]} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -178,10 +177,6 @@ def _tree(root: type[HeadwaterError]) -> Iterator[type[HeadwaterError]]:
         if error_class.__module__ == root.__module__:
             yield error_class
             yield from _tree(error_class)
-
-
-def _first_sentence(error_class: type[HeadwaterError]) -> str:
-    return inspect.cleandoc(error_class.__doc__ or "").replace("\n", " ")
 
 
 def main(folder: Path) -> None:

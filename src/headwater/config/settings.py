@@ -48,7 +48,8 @@ class Settings(BaseModel):
     @classmethod
     def _true_is_no_number(cls, value: object, info: ValidationInfo) -> object:
         # pydantic reads `true` as 1; in a settings file that is a mistake (G12).
-        if isinstance(value, bool) and bool not in _members(cls.model_fields[info.field_name or ""].annotation):
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and bool not in (typing.get_args(annotation) or (annotation,)):
             raise PydanticCustomError("no_boolean", "neither true nor false belongs here")
         return value
 
@@ -126,10 +127,6 @@ class SecretText(Secret):
         if not isinstance(value, str):
             raise ValueError("expected a text")  # the value stays out of the message (G11)
         return cls(value)
-
-
-def _members(annotation: object) -> tuple[object, ...]:
-    return typing.get_args(annotation) or (annotation,)
 
 
 def _without_secrets(options: dict[str, object]) -> dict[str, object]:

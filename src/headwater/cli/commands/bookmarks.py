@@ -50,7 +50,10 @@ def list_bookmarks(
     with _open_bookmarks(out, flags, name, file) as bookmarks:
         matches = list(islice(bookmarks.all(states, prefix), limit + 1))  # type: ignore[arg-type]
     page = matches[:limit]
-    rows = [(row["key"], row["standing"], row["size"], _timestamp(row["modified"]), row["reason"][:60]) for row in page]
+    rows = [
+        (row["key"], row["standing"], row["size"], f"{row['modified']:%Y-%m-%d %H:%M:%S}", row["reason"][:60])
+        for row in page
+    ]
     text = table(("key", "state", "bytes", "modified (UTC)", "reason"), rows) if rows else f"{name}: no bookmarks"
     out.value({"pipeline": name, "bookmarks": [_json(row) for row in page]}, text)
     if len(matches) > limit:
@@ -201,7 +204,3 @@ def _json(row: dict[str, Any]) -> dict[str, Json]:
         "retry_at": row["retry_at"].isoformat() if row["retry_at"] else None,
         "run": row["run"],
     }
-
-
-def _timestamp(moment: dt.datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -98,7 +98,10 @@ def check(
                 if error:
                     line["error"] = error_json(error)
                     failures.append(error)
-    texts = [f"{line['file']}:{line['line']}  {line['pipeline']}  {_verdict(line)}" for line in lines]
+    texts = [
+        f"{line['file']}:{line['line']}  {line['pipeline']}  {'ok' if line.get('answers', True) else 'does not answer'}"
+        for line in lines
+    ]
     out.value({"ok": not failures, "pipelines": lines}, "\n".join(texts))
     for error in failures:
         out.say(error_text(error))
@@ -112,10 +115,6 @@ def _reach(pipeline: Pipeline) -> HeadwaterError | None:
     except HeadwaterError as error:
         return error
     return None
-
-
-def _verdict(line: dict[str, Json]) -> str:
-    return "ok" if line.get("answers", True) else "does not answer"
 
 
 def _plan_json(pipeline: Pipeline, progress: Progress, planned: Plan, store: str) -> dict[str, Json]:

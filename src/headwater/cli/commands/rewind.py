@@ -71,7 +71,8 @@ def rewind(
     with open_project(flags, out, [file] if file else []) as project:
         pipeline = find_pipeline(project, name, file)
         before = pipeline.progress()
-        out.say(f"{name}: the mark is {before.mark or 'none'} and {_moves(to)} in {project.store.address}")
+        moves = "stays" if to is None else f"moves to {to}"
+        out.say(f"{name}: the mark is {before.mark or 'none'} and {moves} in {project.store.address}")
         if to is not None:
             out.say("  the next cycle reads the rows after it; an appending sink receives them a second time")
         if before.intent:
@@ -93,10 +94,6 @@ def rewind(
         **({"rebuilt": tables_json} if rebuild else {}),
     }
     out.value(data, f"{name}: {before.mark or 'none'} → {after.mark or 'none'}")
-
-
-def _moves(to: str | None) -> str:
-    return "stays" if to is None else f"moves to {to}"
 
 
 def _confirm_rebuild(out: Output, tables_json: list[Json], rebuilt: Sequence[Rebuilt], *, yes: bool) -> bool:

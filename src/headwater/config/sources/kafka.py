@@ -288,9 +288,8 @@ class KafkaSourceSettings(KafkaClientSettings):
     @model_validator(mode="after")
     def _goes_together(self) -> KafkaSourceSettings:
         if self.schema is not None and self.format not in ("json", "debezium"):
-            raise ValueError(
-                f"schema belongs to format: json and debezium; {self.format} has {_columns_of(self.format)}"
-            )
+            columns = "avro_schema" if self.format == "avro" else "one column, value"
+            raise ValueError(f"schema belongs to format: json and debezium; {self.format} has {columns}")
         if self.format != "debezium" and "debezium" in self.model_fields_set:
             raise ValueError("debezium: … belongs to format: debezium")
         if self.format == "avro" and self.avro_schema is None:
@@ -329,7 +328,3 @@ def parse_moment(text: str) -> dt.datetime:
     except ValueError:
         raise ValueError("write earliest, latest, or a timestamp such as 2026-03-02T08:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-
-
-def _columns_of(format_name: str) -> str:
-    return "avro_schema" if format_name == "avro" else "one column, value"

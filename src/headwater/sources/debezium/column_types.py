@@ -289,7 +289,7 @@ _NAMED: Mapping[tuple[Any, str], Callable[[Schema], FieldType]] = {
     ("int32", "Time"): lambda _: number_as(pa.int32(), pa.string(), to.times(MILLI)),
     ("int64", "MicroTime"): lambda _: number_as(pa.int64(), pa.string(), to.times(MICRO)),
     ("int64", "NanoTime"): lambda _: number_as(pa.int64(), pa.string(), to.times(NANO)),
-    ("string", "IsoTime"): lambda _: text(pa.string(), to.iso_times),
+    ("string", "IsoTime"): lambda _: text(pa.string(), to.without_z),
     ("int64", "Timestamp"): lambda _: number_as(pa.int64(), _NTZ, to.moments(MILLI)),
     ("int64", "MicroTimestamp"): lambda _: number_as(pa.int64(), _NTZ, to.moments(MICRO)),
     ("int64", "NanoTimestamp"): lambda _: number_as(pa.int64(), _NTZ, to.moments(NANO)),

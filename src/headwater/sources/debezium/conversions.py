@@ -31,7 +31,7 @@ def days(array: pa.Array) -> pa.Array:
 
 
 def iso_days(array: pa.Array) -> pa.Array:
-    return days(_without_z(array).cast(pa.date32()).view(pa.int32()))
+    return days(without_z(array).cast(pa.date32()).view(pa.int32()))
 
 
 def moments(per_second: int) -> Convert:
@@ -44,7 +44,7 @@ def moments(per_second: int) -> Convert:
 
 
 def iso_moments(array: pa.Array) -> pa.Array:
-    return _moments(_without_z(array), pa.timestamp("us"))
+    return _moments(without_z(array), pa.timestamp("us"))
 
 
 def zoned_moments(array: pa.Array) -> pa.Array:
@@ -79,10 +79,6 @@ def _clock(number: int, per_second: int, digits: int) -> str:
     minutes, seconds = divmod(in_seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{'-' if number < 0 else ''}{hours:02}:{minutes:02}:{seconds:02}.{fraction:0{digits}}"
-
-
-def iso_times(array: pa.Array) -> pa.Array:
-    return _without_z(array)
 
 
 def from_base64(array: pa.Array) -> pa.Array:
@@ -123,7 +119,7 @@ def _between(array: pa.Array, edges: tuple[int, int]) -> pa.Array:
     return array
 
 
-def _without_z(array: pa.Array) -> pa.Array:
+def without_z(array: pa.Array) -> pa.Array:
     if pc.ends_with(array, "Z").false_count:
         raise pa.ArrowInvalid("no ISO text in UTC")
     return pc.utf8_slice_codeunits(array, 0, -1)

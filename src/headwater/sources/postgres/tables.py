@@ -21,7 +21,7 @@ from headwater.model.marks import LsnMark
 from headwater.model.stream_state import TableState, numbered, positions
 from headwater.model.types import retyped_name, wider_type
 from headwater.pg import sql_text
-from headwater.pg.catalog import OPERATIONS, Publication, PublicationEntry, Table, read_publications, read_tables_by_oid
+from headwater.pg.catalog import OPERATIONS, Publication, PublicationEntry, read_publications, read_tables_by_oid
 from headwater.pg.connection import PostgresSession, translated
 from headwater.pg.sql_text import identity_problem, kind_problem, remedies, without_identity
 from headwater.sources.postgres.catalog import (
@@ -96,12 +96,8 @@ def _refuse_unfit(session: PostgresSession, tables: Mapping[str, CatalogTable]) 
         raise InputError(
             "; ".join(f"{table.full_name}: {identity_problem(table)}" for table in unidentified)
             + ". Once published, UPDATE and DELETE would fail in your application; nothing was changed",
-            hint=f"add a primary key, or run for example {_remedy(unidentified[0])}",
+            hint=f"add a primary key, or run for example {remedies(unidentified[0])[0]};",
         )
-
-
-def _remedy(table: Table) -> str:
-    return f"{remedies(table)[0]};"
 
 
 def reconciled_tables(session: PostgresSession, now: TablesNow, mark: LsnMark) -> dict[str, TableState]:

@@ -163,7 +163,7 @@ def _deletes(keys: pa.Table, schema: pa.Schema, place: int, moment: int) -> list
 def among(keys: pa.Table) -> str:
     """A condition in SQL: rows with one of these keys."""
     names = sql.SQL(", ").join(sql.Identifier(name) for name in keys.column_names)
-    rows = zip(*(_literals(column) for column in keys.columns), strict=True)
+    rows = zip(*(map(_literal, column.to_pylist()) for column in keys.columns), strict=True)
     values = ", ".join(f"({', '.join(row)})" for row in rows)
     return f"({names.as_string()}) IN ({values})" if keys.num_rows else "false"
 
@@ -177,10 +177,6 @@ def _between(spans: KeyRanges) -> str:
         ]
         conditions.append(" AND ".join(bounds) or "true")
     return " OR ".join(f"({condition})" for condition in conditions) or "false"
-
-
-def _literals(column: pa.ChunkedArray) -> list[str]:
-    return [_literal(value) for value in column.to_pylist()]
 
 
 def _literal(value: object) -> str:

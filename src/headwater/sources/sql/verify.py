@@ -59,16 +59,13 @@ class PolledComparisonPoint:
     def compared(self, mark: Mark) -> Sequence[Comparison | NotCompared]:
         relations, marks, view = self.view_at(mark)
         comparisons: list[Comparison | NotCompared] = [
-            self._stream(relation, marks[relation.stream], view).comparison()
+            PolledStream(relation, self.settings, self.limits, marks[relation.stream], view, self.one_view).comparison()
             if relation.stream in marks
             else NotCompared(relation.stream, "no row of it has landed yet")
             for relation in relations
         ]
         self.view_done()
         return comparisons
-
-    def _stream(self, relation: Relation, mark: ColumnMark, view: View) -> PolledStream:
-        return PolledStream(relation, self.settings, self.limits, mark, view, self.one_view)
 
 
 def check_start(settings: SqlSourceSettings) -> None:

@@ -46,7 +46,7 @@ def cut_pages(leaves: Sequence[Leaf], first: int, budget_bytes: int) -> tuple[in
         room = (budget_bytes - cost) // page_bytes
         if room < remaining:
             pages = room if cost or room else 1  # a window without a page would never end
-            return _page(number, page + pages), cost + pages * page_bytes
+            return number << _PAGE_BITS | (page + pages), cost + pages * page_bytes
         cost += remaining * page_bytes
     return None, cost
 
@@ -114,10 +114,6 @@ def _bytes(leaf: Leaf, heap: HeapRange) -> int:
 
 def _page_bytes(leaf: Leaf) -> int:
     return max(_PAGE_BYTES, leaf.size // leaf.pages) if leaf.pages else _PAGE_BYTES
-
-
-def _page(number: int, page: int) -> int:
-    return number << _PAGE_BITS | page
 
 
 # Text of a copy is the text of the WAL: the result of the type's output function.

@@ -155,7 +155,8 @@ def jdbc_address(url: str, folder: Path) -> JdbcAddress:
 
 def _short_address(url: str) -> JdbcAddress:
     parts = _split(url)
-    vendor, host, path = VENDORS[_SCHEMES[parts.scheme]], _host(parts), unquote(parts.path.lstrip("/"))
+    vendor, path = VENDORS[_SCHEMES[parts.scheme]], unquote(parts.path.lstrip("/"))
+    host = parts.netloc.rpartition("@")[2]
     properties = _properties(parts)
     if vendor.dialect == "tsql":
         jdbc = f"jdbc:sqlserver://{host}"
@@ -218,10 +219,6 @@ def _split(url: str) -> SplitResult:
             hint="write mysql://user:password@host:port/database, with %40 for @ and %2F for / in a password",
         )
     return parts
-
-
-def _host(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2]
 
 
 def _properties(parts: SplitResult) -> dict[str, str]:
