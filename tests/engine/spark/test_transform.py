@@ -186,7 +186,7 @@ class TestOnSpark:
         ("body", "says"),
         [
             ("raise ValueError('first\\nsecond')", "ValueError: first"),
-            ("return None", "gave NoneType for orders, and must give a DataFrame"),
+            ("return None", "returned NoneType for orders, not a DataFrame"),
             ("return df.select('nope')", "`nope`"),
         ],
     )

@@ -158,7 +158,7 @@ def test_a_transform_is_applied_to_the_sources_rows(postgres):
     items.lake("UPDATE {t} SET loud = 'quiet' WHERE id = 60")
     items.lake("UPDATE {t} SET both = named_struct('d', day, 'l', array(seq, id)) WHERE id = 62")
     assert differences(items.verify()) == {"missing": [(50,)], "different": [(60,), (62,)]}
-    assert items.repair().repaired[0].left == 0
+    assert items.repair().repaired[0].unrepaired == 0
     assert items.verify().is_equal
 
 
@@ -169,7 +169,7 @@ def test_a_transform_that_makes_other_keys_is_compared_and_says_what_it_cannot_r
     assert items.verify().is_equal
     items.lake("DELETE FROM {t} WHERE id = -50")
     assert differences(items.verify()) == {"missing": [(-50,)]}
-    assert items.repair().repaired[0].left == 1
+    assert items.repair().repaired[0].unrepaired == 1
     assert differences(items.verify()) == {"missing": [(-50,)]}
 
 

@@ -31,7 +31,7 @@ def test_a_table_that_is_as_its_source_is_equal(items: PostgresTable):
     verified = items.verify()
     (one,) = verified.tables
     assert verified.is_equal
-    assert (one.source_rows, one.table_rows, one.waiting, one.aside) == (3000, 3000, 0, 0)
+    assert (one.source_rows, one.table_rows, one.waiting, one.rejected) == (3000, 3000, 0, 0)
     assert one.ranges > 1
 
 
@@ -45,7 +45,7 @@ def test_every_kind_of_difference_is_found_and_repaired_exactly(items: PostgresT
     assert differences(items.verify()) == expected
     assert differences(items.verify(ranges=1)) == expected
     repaired = items.repair()
-    assert [(one.landed, one.removed, one.left) for one in repaired.repaired] == [(5, 0, 0)]
+    assert [(one.landed, one.removed, one.unrepaired) for one in repaired.repaired] == [(5, 0, 0)]
     assert differences(items.verify()) == {"extra": [(90001,)]}
     again = items.repair(delete_extra=True)
     assert [(one.landed, one.removed) for one in again.repaired] == [(0, 1)]
@@ -117,7 +117,7 @@ def test_a_row_that_cannot_be_kept_is_no_difference_and_is_never_removed(items: 
     items.run()
     verified = items.verify()
     assert verified.is_equal, differences(verified)
-    assert verified.tables[0].aside == 2
+    assert verified.tables[0].rejected == 2
     items.lake("DELETE FROM {t} WHERE id = 32")
     items.repair(delete_extra=True)
     assert items.lake("SELECT count(*) FROM {t} WHERE id IN (30, 31, 32)") == [(3,)]

@@ -32,7 +32,7 @@ class Replayed:
     tried: int
     landed: int  # rows in the first sink that took any
     left: int  # rejects that still cannot be stored
-    queued: int = 0  # pipeline (objects) that the next cycle reads again
+    queued: int = 0  # objects that the next cycle reads again
 
 
 def replay(pipeline: OpenPipeline, stored: Sequence[StoredReject]) -> Replayed:
