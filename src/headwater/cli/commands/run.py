@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.engine.result import CycleResult
     from headwater.engine.runner import Report
 
+_SIGNAL_SECONDS = 0.5
 Paths = Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Pipeline files, or folders of them.")]
 
 
@@ -130,7 +131,9 @@ def _run_in_thread(
 
     worker = threading.Thread(target=work, name="headwater-run")
     worker.start()
-    worker.join()
+    while worker.is_alive():
+        # The system may hand a signal to any thread, but only this one runs Python's handlers, and not while it waits.
+        worker.join(_SIGNAL_SECONDS)
     for error in errors:
         raise error
     return results
