@@ -36,6 +36,7 @@ class Shop(World):
             name="orders",
             store=store or "sqlite:///progress.db",
             spark=spark,
+            lease="60s",  # renewed seldom: a process that is frozen while it renews its lease locks the store for all
         )
 
     def insert(self, count: int) -> None:

@@ -49,7 +49,7 @@ def test_a_writer_that_was_frozen_past_its_lease_cannot_publish(shop):
     frozen = shop.start("acknowledged", "land.written:stop:2")
     frozen.wait_frozen()
     taken_over = shop.run_after_crash()
-    assert taken_over.outcome == "landed"
+    assert taken_over.outcome == "landed", taken_over.error
     assert taken_over.recovered
     frozen.wake()
     (woken,) = frozen.results()

@@ -170,6 +170,8 @@ def test_many_objects_at_once_give_what_each_gives_alone(contents: list[bytes], 
 
 
 @given(st.text(st.sampled_from("0123456789.eE+-x n"), max_size=8))
+@example("1E-42")
+@example("1e2")
 def test_decimals_are_what_pythons_decimal_reads(text: str):
     try:
         exact = Decimal(text) if text == text.strip() and "n" not in text.lower() else None

@@ -177,6 +177,8 @@ def _cast_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return true if pc.all(known, min_count=0).as_py() else None
     if t.is_integer(kind) and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
         return None  # Arrow reads 0x10 as 16
+    if t.is_decimal(kind) and pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
+        return None  # Arrow reads 1e-42 as 0
     if t.is_floating(kind):
         # 1e400 would become an infinity; those that are meant are spelled out.
         numbers = texts.cast(pa.float64()).cast(kind, safe=False)
