@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import Ledger
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.model.secret import Secret
 from headwater.progress.open import open_store
 from headwater.sources.objects.listing_diff import LISTING, diff_listing

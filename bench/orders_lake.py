@@ -19,11 +19,11 @@ from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.engine.spark.session import start_session
 from headwater.model.faults import NoFaults
 from headwater.model.landing import Landing
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
 from headwater.model.types import CursorType
-from headwater.model.window import Window
 from headwater.services.jars import ensure_jars
 from headwater.sinks.iceberg.sink import IcebergSink
 

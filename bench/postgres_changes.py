@@ -24,7 +24,7 @@ from captured_orders import change_orders, digest, make_orders
 
 from headwater.api import Pipeline, Project
 from headwater.config.load import load_project
-from headwater.model.marks import LsnMark
+from headwater.model.position.marks import LsnMark
 from headwater.model.progress import Lease
 from headwater.model.protocols.source import Claim
 from headwater.services.stack.postgres import running_postgres

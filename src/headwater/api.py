@@ -24,8 +24,8 @@ from headwater.config.pipeline import PipelineSettings, SourceSettings
 from headwater.config.project import ProjectSettings
 from headwater.engine.cycle import run_cycle
 from headwater.engine.journal import Journal, open_journal
+from headwater.engine.operations.python_window import PythonWindow, python_window
 from headwater.engine.pipeline import LazySinks, OpenPipeline
-from headwater.engine.python_window import PythonWindow, python_window
 from headwater.engine.rejects.landing import PipelineRejects
 from headwater.engine.result import CycleResult, Log, NullLog
 from headwater.engine.runner import Report, ScheduledPipeline, run_all
@@ -33,7 +33,7 @@ from headwater.engine.spark.session import SessionHolder
 from headwater.model.bookmarks import BookmarkAdmin, HasLedger, no_ledger
 from headwater.model.errors import InputError, SettingsError
 from headwater.model.faults import Faults, faults_from
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.protocols.lake import LakeSink
 from headwater.model.protocols.sink import Sink

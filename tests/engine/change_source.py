@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.model.marks import LsnMark, Mark
+from headwater.model.position.marks import LsnMark, Mark
+from headwater.model.position.stream_state import TableState
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Claim, Plan
 from headwater.model.rows import OP, POSITION, Changes, MemorySplit, Rows, change_fields, position
-from headwater.model.stream_state import TableState
-from headwater.model.window import Window
 from tests.support.world import World
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.model.faults import RehearsedFault
-from headwater.model.marks import LsnMark
+from headwater.model.position.marks import LsnMark
 from headwater.progress.memory import MemoryProgress
 from tests.engine.change_source import ChangeSource, CurrentState, Step
 

@@ -6,8 +6,8 @@ import pytest
 
 from headwater.engine.labels import labelled
 from headwater.model.faults import RehearsedFault
-from headwater.model.marks import LsnMark
-from headwater.model.stream_state import TableState
+from headwater.model.position.marks import LsnMark
+from headwater.model.position.stream_state import TableState
 from tests.engine.change_source import ChangeSource, CurrentState, Step
 
 pytestmark = pytest.mark.spark

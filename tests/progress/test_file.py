@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.model.errors import StoreDamaged, StoreUnreachable
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.types import CursorType
 from headwater.progress.file import FileProgress, file_stem

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import LeaseLost, ProgressConflict, StoreDamaged, StoreUnreachable
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.protocols.store import Store
 from headwater.model.secret import Secret

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import HeadwaterError, InputError, LeaseHeld, StoreDamaged, StoreUnreachable
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.model.secret import Secret
 from headwater.model.types import CursorType

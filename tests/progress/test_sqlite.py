@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import StoreDamaged, StoreUnreachable
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.model.types import CursorType
 from headwater.progress.migrations import NEWEST, SQLITE, upgrade

@@ -18,10 +18,10 @@ import pytest
 
 from headwater.config.pipeline import SinkSettings
 from headwater.config.project import S3Settings
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.sink import Sink
 from headwater.model.rows import Objects, Rows
-from headwater.model.window import Window
 from headwater.sinks.open import SinkContext, open_sink
 from headwater.testing import SinkContract, SinkTarget
 from headwater.testing.change_log import Event, changes

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headwater.model.marks import mark_from_json
+from headwater.model.position.marks import mark_from_json
+from headwater.model.position.window import Window
 from headwater.model.progress import HistoryEntry, Intent, PausedStream, Progress
-from headwater.model.window import Window
 from tests.upgrade.archive import unpack
 
 RECORDED = Path(__file__).parent / "recorded_0_1_0"

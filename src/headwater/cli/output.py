@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from headwater.model.errors import HeadwaterError, SettingsError
 from headwater.model.json_codec import to_json
-from headwater.model.marks import ColumnMark, Json, Mark, StreamsMark
+from headwater.model.position.marks import ColumnMark, Json, Mark, StreamsMark
+from headwater.model.position.window import Window
 from headwater.model.secret import masked
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from headwater.api import Pipeline

@@ -9,10 +9,10 @@ from headwater.engine.landing import land_window
 from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.result import CycleReport, CycleResult
 from headwater.model.errors import HeadwaterError
+from headwater.model.position.stream_state import columns_learned
+from headwater.model.position.window import Window
 from headwater.model.progress import Intent
 from headwater.model.protocols.source import Abandons, Plan, Source
-from headwater.model.stream_state import columns_learned
-from headwater.model.window import Window
 
 
 def run_cycle(pipeline: OpenPipeline) -> CycleResult:

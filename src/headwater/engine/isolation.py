@@ -11,9 +11,9 @@ from headwater.engine.landing import LandedWindow, land_stream
 from headwater.engine.pipeline import OpenPipeline
 from headwater.engine.result import CycleReport
 from headwater.model.errors import HeadwaterError, is_of_one_stream
+from headwater.model.position.window import Window
 from headwater.model.progress import PausedStream
 from headwater.model.protocols.source import IsolatesStreams, Plan, Source
-from headwater.model.window import Window
 
 
 def without_streams(source: Source, window: Window, streams: Mapping[str, object]) -> Window:

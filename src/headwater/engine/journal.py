@@ -18,11 +18,11 @@ from headwater.engine.result import landing_totals
 from headwater.model.errors import HeadwaterError, LeaseLost, RunError, StoreUnreachable
 from headwater.model.faults import Faults, NoFaults
 from headwater.model.landing import Landing
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
+from headwater.model.position.window import Window
 from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, PausedStream, Progress
 from headwater.model.protocols.source import Claim
 from headwater.model.protocols.store import Leases, Store
-from headwater.model.window import Window
 
 
 class HeldLease:

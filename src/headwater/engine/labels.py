@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from headwater.engine.pipeline import OpenPipeline
 from headwater.model.errors import InputError
-from headwater.model.lsn import lsn_number, lsn_text
-from headwater.model.marks import LsnMark, Mark
+from headwater.model.position.lsn import lsn_number, lsn_text
+from headwater.model.position.marks import LsnMark, Mark
+from headwater.model.position.stream_state import TableState
 from headwater.model.progress import HistoryEntry
 from headwater.model.protocols.sink import Attempt, Tags
 from headwater.model.protocols.source import Labels, check_label
 from headwater.model.protocols.store import Store
-from headwater.model.stream_state import TableState
 
 _RECENT = 200  # more cycles than end between two looks at the history
 

@@ -18,11 +18,11 @@ from headwater.engine.result import CycleReport
 from headwater.engine.split_cache import cached_splits
 from headwater.model.errors import HeadwaterError, is_of_one_stream
 from headwater.model.landing import Landing
+from headwater.model.position.window import Window
 from headwater.model.progress import Intent, PausedStream
 from headwater.model.protocols.sink import Attempt, LandsSideBySide, Sink
 from headwater.model.protocols.source import DefersParts, IsolatesStreams, Source
 from headwater.model.rows import Rows
-from headwater.model.window import Window
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from headwater.engine.result import Log
 from headwater.engine.retry import Retries
 from headwater.engine.spark.transform import apply_transform
 from headwater.model.faults import Faults
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
 from headwater.model.protocols.sink import Sink
 from headwater.model.protocols.source import Acknowledges, Source
 from headwater.model.protocols.store import Store

@@ -13,10 +13,10 @@ from typing import Literal, Protocol, TypedDict
 
 from headwater.model.errors import HeadwaterError, RunError
 from headwater.model.landing import Landing
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
+from headwater.model.position.window import Window
 from headwater.model.rows import BY_SINK, REJECTS_SINK
 from headwater.model.secret import masked
-from headwater.model.window import Window
 
 
 class Log(Protocol):

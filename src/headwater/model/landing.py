@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headwater.model import json_codec
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 
 
 @dataclass(frozen=True)
 class Landing:
-    """Given by a sink only when the rows are durable; only landings move a mark (G1)."""
+    """Returned by a sink only when the rows are durable; only landings move a mark (G1)."""
 
     sink: str  # the sink's id in its pipeline: position and type, such as "2:iceberg"
     stream: str

@@ -14,8 +14,8 @@ from typing import Literal
 from headwater.model import json_codec
 from headwater.model.errors import MarkMovedBack
 from headwater.model.landing import Landing
-from headwater.model.marks import Json, Mark, mark_from_json
-from headwater.model.window import Window
+from headwater.model.position.marks import Json, Mark, mark_from_json
+from headwater.model.position.window import Window
 
 EntryKind = Literal["landed", "failed", "rewound", "abandoned", "repaired"]
 

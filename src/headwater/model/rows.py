@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.errors import ValueNotKept
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.spark.dataframe import splits_dataframe
 from headwater.model.types import Column
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.model.errors import StoreDamaged, StoreUnreachable
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.progress import HistoryEntry, Progress
 from headwater.progress.record_store import RESTORE, Clock, Decision, Record, RecordStore, checked_name, wall_clock
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from headwater.model.errors import HeadwaterError, StoreDamaged
-from headwater.model.marks import Json, Mark
+from headwater.model.position.marks import Json, Mark
 from headwater.model.progress import HistoryEntry, Lease, Progress
 from headwater.progress.ledger import SqlLedger
 from headwater.progress.migrations import Execute, Row

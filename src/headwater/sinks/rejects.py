@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headwater.model.bisect import bisect
 from headwater.model.errors import ValueNotKept
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.rows import COPY, SINK, CollectsRejects, Reject, Rows
 from headwater.sinks.text_values import Plain, plain_column
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.position.marks import Mark, mark_from_json
+from headwater.model.position.window import Window
 from headwater.model.progress import Lease
 from headwater.model.protocols.source import Abandons, Acknowledges, Claim, IsolatesStreams, Plan, Source
 from headwater.model.rows import Reject, Rows, Split
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

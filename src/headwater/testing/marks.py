@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.position.marks import Mark, mark_from_json
 
 M = TypeVar("M", bound=Mark)
 

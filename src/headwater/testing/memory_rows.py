@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.model.faults import Faults, NoFaults
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.sink import Attempt, LandsRejects
 from headwater.model.rows import MemorySplit, Objects, OnReject, Reject, Rows, Split
 from headwater.model.types import CursorType
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

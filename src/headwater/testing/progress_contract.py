@@ -29,11 +29,11 @@ from headwater.model.errors import (
     StoreDamaged,
 )
 from headwater.model.landing import Landing
-from headwater.model.marks import ColumnMark, StreamsMark
+from headwater.model.position.marks import ColumnMark, StreamsMark
+from headwater.model.position.window import Window
 from headwater.model.progress import EntryKind, HistoryEntry, Intent, Lease, PausedStream, Progress
 from headwater.model.protocols.store import Store
 from headwater.model.types import CursorType
-from headwater.model.window import Window
 from headwater.testing.progress_race import OpenStore, Race, run_race
 
 NASTY_NAMES = (

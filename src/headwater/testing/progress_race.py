@@ -17,11 +17,11 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from headwater.model.errors import LeaseHeld, LeaseLost
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.window import Window
 from headwater.model.progress import HistoryEntry, Intent, Lease, Progress
 from headwater.model.protocols.store import Store
 from headwater.model.types import CursorType
-from headwater.model.window import Window
 
 OpenStore = Callable[[], Store]  # has to be picklable: every process opens the store for itself
 

@@ -21,9 +21,9 @@ import pytest
 
 from headwater.model.errors import HeadwaterError, LeaseLost, SinkUnreachable, SourceUnreachable, ValueNotKept
 from headwater.model.landing import Landing
+from headwater.model.position.window import Window
 from headwater.model.protocols.sink import Attempt, Sink
 from headwater.model.rows import Rows
-from headwater.model.window import Window
 from headwater.testing.memory_rows import MemoryRejects, attempt_at, failing, memory_rows, window_up_to
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from typing import ClassVar
 import pytest
 
 from headwater.model.errors import BadPosition, SourceUnreachable
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Abandons, Acknowledges, IsolatesStreams, Source
-from headwater.model.window import Window
 from headwater.testing.follower import (
     Content,
     Follower,

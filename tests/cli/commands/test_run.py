@@ -20,7 +20,7 @@ from headwater.cli.commands.run import bound_text, exit_code
 from headwater.cli.event_log import LineLog, Pace, event_line
 from headwater.engine.result import CycleResult
 from headwater.model.errors import RunError, SourceUnreachable
-from headwater.model.marks import ColumnMark, Mark, ObjectsMark, OffsetsMark, StreamsMark
+from headwater.model.position.marks import ColumnMark, Mark, ObjectsMark, OffsetsMark, StreamsMark
 from headwater.model.types import CursorType
 from tests.support.command_line import ORDERS, Headwater, Shop
 from tests.support.wait import wait_until

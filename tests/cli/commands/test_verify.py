@@ -11,7 +11,7 @@ import pytest
 from headwater.cli.commands.verify import is_right, report_json, report_text
 from headwater.engine.verify.digest import KEY, Differences
 from headwater.engine.verify.report import ComparedTable, RepairedTable, SkippedTable, VerifyReport
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.types import CursorType
 from tests.support.command_line import Headwater, Shop
 

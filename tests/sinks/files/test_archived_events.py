@@ -9,8 +9,8 @@ import pytest
 
 from headwater.config.project import S3Settings
 from headwater.config.sinks.files import FilesSinkSettings
-from headwater.model.marks import OffsetsMark
-from headwater.model.window import Window
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.window import Window
 from headwater.sinks.files import open_files
 from headwater.testing.memory_rows import attempt_at, memory_rows
 from tests.sinks.files.test_connect_layout import HEADERS

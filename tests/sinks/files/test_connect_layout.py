@@ -24,8 +24,8 @@ from headwater.model.errors import (
     ValueNotKept,
 )
 from headwater.model.landing import Landing
-from headwater.model.marks import OffsetsMark
-from headwater.model.window import Window
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.window import Window
 from headwater.sinks.files import FilesSink, MessageFilesSink, open_files
 from headwater.storage.destination import Destination, open_destination
 from headwater.testing.memory_rows import MemoryRejects, attempt_at, memory_rows, spark_rows, table_of, window_up_to

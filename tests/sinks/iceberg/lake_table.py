@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.landing import Landing
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Objects, Rows
 from headwater.model.types import CursorType
-from headwater.model.window import Window
 from headwater.sinks.iceberg.merge.strategy import DEFAULT_TUNING, Tuning
 from headwater.sinks.iceberg.sink import IcebergSink
 from headwater.testing.memory_rows import attempt_at, memory_rows

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.model.errors import InputError, SchemaRefused
-from headwater.model.marks import OffsetsMark
-from headwater.model.stream_state import StreamState
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.stream_state import StreamState
 from headwater.sources.debezium.inference import Rows
 from headwater.sources.json.columns import observe
 from headwater.testing import marks as laws

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from headwater.config.pipeline import SourceSettings
 from headwater.model.errors import InputError
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.stream_state import StreamState, positions
 from headwater.model.rows import Reject
-from headwater.model.stream_state import StreamState, positions
 from headwater.sources.debezium.inference import ColumnInference
 from headwater.sources.json.columns import check_names, infer_values, with_new
 from headwater.sources.open import open_source

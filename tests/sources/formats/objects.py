@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headwater.config.pipeline import SourceSettings
 from headwater.model.bookmarks import BOOKMARK_COLUMNS, Ledger
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.position.marks import Mark, mark_from_json
 from headwater.model.rows import Reject
 from headwater.sources.open import SourceContext, open_source
 from tests.sources.formats.case import (

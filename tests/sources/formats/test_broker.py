@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.position.marks import Mark, mark_from_json
 from headwater.model.rows import Reject
 from headwater.sources.open import open_source
 from tests.sources.formats.case import KAFKA, Case, Outcome, refusal

@@ -10,9 +10,9 @@ import pyarrow as pa
 from confluent_kafka import Producer
 
 from headwater.config.pipeline import SourceSettings
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.position.marks import Mark, mark_from_json
+from headwater.model.position.window import Window
 from headwater.model.rows import Reject
-from headwater.model.window import Window
 from headwater.sources.open import open_source
 
 

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from headwater.model.errors import InputError, SchemaRefused
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.stream_state import StreamState
+from headwater.model.position.window import Window
 from headwater.model.rows import CHANGE_COLUMNS, Rows, change_fields
-from headwater.model.stream_state import StreamState
-from headwater.model.window import Window
 from tests.sources.debezium.reading import as_bytes, event, field, recorded, with_schema
 from tests.sources.kafka.poller import Poller
 from tests.support.stack import KafkaForTests

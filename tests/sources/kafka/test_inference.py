@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.model.marks import OffsetsMark
-from headwater.model.stream_state import StreamState
-from headwater.model.window import Window
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.stream_state import StreamState
+from headwater.model.position.window import Window
 from headwater.testing import marks as laws
 from tests.sources.kafka.poller import Poller, send
 from tests.support.stack import KafkaForTests

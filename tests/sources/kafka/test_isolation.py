@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.model.marks import OffsetsMark
-from headwater.model.stream_state import StreamState
-from headwater.model.window import Window
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.stream_state import StreamState
+from headwater.model.position.window import Window
 from headwater.sources.kafka.offsets import apart
 from headwater.sources.kafka.rows import ranges
 

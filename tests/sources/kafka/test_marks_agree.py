@@ -6,7 +6,7 @@ from etl_entities.hwm import KeyValueIntHWM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
 from headwater.testing import marks as laws
 
 offsets = st.dictionaries(st.integers(0, 5), st.integers(0, 50), max_size=6)

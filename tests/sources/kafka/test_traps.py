@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from headwater.config.sources.kafka import KafkaClientSettings, client_options
 from headwater.model.errors import BadPosition, SourceChanged
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
 from headwater.services.stack.kafka import Kafka
 from headwater.services.stack.service import running
 from headwater.sources.kafka.client import OffsetRange, Reading, messages

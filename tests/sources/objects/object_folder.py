@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import BOOKMARK_COLUMNS
+from headwater.model.position.stream_state import StreamState
 from headwater.model.rows import Reject, Split
-from headwater.model.stream_state import StreamState
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import plan_splits
 from headwater.sources.objects.tuning import Tuning

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headwater.config.project import S3Settings
 from headwater.config.sources.objects import ObjectsSourceSettings
-from headwater.model.marks import Mark, ObjectsMark, mark_from_json
+from headwater.model.position.marks import Mark, ObjectsMark, mark_from_json
 from headwater.model.protocols.source import Claim, Plan
 from headwater.sources.objects.notifications.poller import open_feed
 from headwater.sources.objects.source import ObjectsSource

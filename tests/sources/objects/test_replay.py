@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.config.sources.objects import ObjectsSourceSettings
+from headwater.model.position.stream_state import StreamState
 from headwater.model.rows import Reject
-from headwater.model.stream_state import StreamState
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay
 from tests.sources.objects.object_folder import ObjectFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import BadPosition
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.model.protocols.source import Claim
 from tests.sources.objects.objects_source import ObjectsPipeline
 

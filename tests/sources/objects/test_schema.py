@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
-from headwater.model.stream_state import StreamState
+from headwater.model.position.stream_state import StreamState
 from headwater.sources.json.columns import guessed_kinds, infer_values, observe, with_new
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.formats.csv import kinds_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.sources.objects.listing_diff import diff_listing
 from headwater.sources.objects.staging import GenerationCounter, StagingRun, stage
 from headwater.sources.objects.tuning import Tuning

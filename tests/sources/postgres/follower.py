@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager
 import psycopg
 
 from headwater.config.sources.postgres import PostgresSourceSettings
-from headwater.model.marks import LsnMark, mark_from_json
+from headwater.model.position.marks import LsnMark, mark_from_json
+from headwater.model.position.window import Window
 from headwater.model.progress import Lease
 from headwater.model.protocols.source import Claim
-from headwater.model.window import Window
 from headwater.sources.postgres.source import CATALOG_SECONDS, PostgresSource
 
 LEASE = Lease("p", "me", 1, dt.datetime.now(dt.UTC), 60)

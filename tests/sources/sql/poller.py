@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from headwater.config.pipeline import SourceSettings
-from headwater.model.marks import Mark, mark_from_json
+from headwater.model.position.marks import Mark, mark_from_json
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Plan
-from headwater.model.window import Window
 from headwater.sources.open import SourceContext, open_source
 from headwater.sources.sql.database import DEFAULT_TUNING, Tuning
 

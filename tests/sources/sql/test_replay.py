@@ -12,7 +12,7 @@ import pytest
 
 from headwater.engine.rejects.collector import numbered_copies
 from headwater.model.errors import UnknownName
-from headwater.model.marks import StreamsMark
+from headwater.model.position.marks import StreamsMark
 from headwater.model.protocols.source import Replays
 from headwater.model.rows import Reject
 from tests.sources.sql.poller import Poller

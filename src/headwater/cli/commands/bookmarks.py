@@ -19,7 +19,7 @@ from headwater.model.errors import InputError
 
 if TYPE_CHECKING:
     from headwater.engine.operations.bookmarks import PipelineBookmarks
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The object's key, as in `bookmarks list`.")]
 

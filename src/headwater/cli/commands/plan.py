@@ -26,7 +26,7 @@ from headwater.model.secret import masked
 
 if TYPE_CHECKING:
     from headwater.api import Pipeline
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
     from headwater.model.progress import Progress
     from headwater.model.protocols.source import Plan
 

@@ -15,7 +15,7 @@ from headwater.model.errors import UnknownName
 
 if TYPE_CHECKING:
     from headwater.engine.rejects.table import StoredReject
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
 
 Stream = Annotated[str | None, typer.Option("--stream", help="Only this stream.")]
 _REASON_LENGTH = 80

@@ -13,7 +13,7 @@ from headwater.cli.command import File, Name, ProjectFlags, Yes, confirm
 from headwater.cli.output import Output, mark_json
 from headwater.model.errors import InputError
 from headwater.model.json_codec import to_json
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 
 if TYPE_CHECKING:
     from headwater.engine.operations.rebuild import Rebuilt

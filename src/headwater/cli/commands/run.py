@@ -17,7 +17,7 @@ import typer
 
 from headwater.cli.command import ProjectFlags
 from headwater.cli.output import Output, error_text, mark_json
-from headwater.model.marks import ColumnMark, Json, LsnMark, Mark, ObjectsMark, StreamsMark
+from headwater.model.position.marks import ColumnMark, Json, LsnMark, Mark, ObjectsMark, StreamsMark
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 from headwater.cli.command import ProjectFlags
 from headwater.cli.output import Output, table
 from headwater.model.errors import InputError, RunError
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.secret import masked
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from headwater.model.secret import masked
 
 if TYPE_CHECKING:
     from headwater.api import Project
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
     from headwater.model.progress import HistoryEntry, PausedStream, Progress
     from headwater.model.protocols.source import Lag
 

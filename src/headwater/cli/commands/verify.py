@@ -14,7 +14,7 @@ from headwater.model.errors import InputError
 
 if TYPE_CHECKING:
     from headwater.engine.verify.report import ComparedTable, RepairedTable, VerifyReport
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
 
 DIFFERENT = 1  # the exit code
 

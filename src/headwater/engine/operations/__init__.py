@@ -1,1 +1,1 @@
-"""What an operator does to a pipeline beside its cycles: bookmarks, replays, rebuilds. Verification is in `verify/`."""
+"""What is done to a pipeline beside its cycles: windows for Python code, bookmarks, replays, rebuilds; not `verify/`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from headwater.engine.journal import open_journal
 from headwater.model.bookmarks import Block, BookmarkAdmin, State
 from headwater.model.errors import InputError, UnknownName
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.model.progress import Lease
 from headwater.model.protocols.store import Store
 from headwater.progress.bookmark_file import Bookmark

@@ -16,11 +16,11 @@ from headwater.engine.journal import Journal
 from headwater.engine.landing import begin_attempt
 from headwater.engine.pipeline import OpenPipeline
 from headwater.model.errors import InputError
-from headwater.model.marks import Mark, OffsetsMark
+from headwater.model.position.marks import Mark, OffsetsMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.lake import LakeSink, LakeTableInfo, Rebuild
 from headwater.model.rows import CHANGE_COLUMNS, POSITION, Changes, Rows
 from headwater.model.spark.schema import arrow_schema
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

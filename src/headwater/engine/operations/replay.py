@@ -19,10 +19,10 @@ from headwater.engine.rejects.landing import AttemptRejects
 from headwater.engine.rejects.table import StoredReject, remove, rows_of_sink_rejects, sink_schema
 from headwater.model.errors import InputError, RunError
 from headwater.model.landing import Landing
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import DefersParts, Replays
 from headwater.model.rows import SINK, Reject, Rows
-from headwater.model.window import Window
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from headwater.engine.verify.digest import KEY, Digests
 from headwater.engine.verify.report import ComparedTable, RepairedTable
 from headwater.model.errors import InputError, LeaseHeld
 from headwater.model.landing import Landing
+from headwater.model.position.window import Window
 from headwater.model.protocols.lake import LakeSink
 from headwater.model.protocols.source import CurrentRows, Verifiable
 from headwater.model.rows import Rows
-from headwater.model.window import Window
 from headwater.sinks.tasks import RowCounter
 
 _PAUSE_SECONDS = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headwater.model.marks import Json, Mark
+from headwater.model.position.marks import Json, Mark
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from headwater.engine.verify.compare import CompareRequest, TableComparison, ref
 from headwater.engine.verify.repair import repair
 from headwater.engine.verify.report import ComparedTable, SkippedTable, VerifyReport
 from headwater.model.errors import InputError, LeaseHeld, RunError, SnapshotGone, UnknownName
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
 from headwater.model.progress import Progress
 from headwater.model.protocols.lake import LakeHistory, LakeSink, LandedWindow
 from headwater.model.protocols.source import Comparison, ComparisonPoint, NotCompared, Source, Verifiable

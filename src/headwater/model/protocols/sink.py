@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.model.faults import Faults
 from headwater.model.landing import Landing
+from headwater.model.position.window import Window
 from headwater.model.rows import CollectsRejects, Rows
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from headwater.model.errors import HeadwaterError, InputError
-from headwater.model.marks import Mark
+from headwater.model.position.marks import Mark
+from headwater.model.position.window import Window
 from headwater.model.progress import Lease
 from headwater.model.rows import Reject, Rows
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from urllib3.util import Url, parse_url
 from headwater.config.project import ConnectSettings
 from headwater.model.errors import EnvironmentFault, HeadwaterError, InputError, UnknownName
 from headwater.model.json_codec import from_json
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.secret import Secret, masked
 from headwater.services.connect.connector import ConnectorState, Plugin, Validation, mask_values
 from headwater.services.stack.stack import Stack

@@ -14,7 +14,7 @@ from headwater.config.problems import settings_error
 from headwater.config.settings import looks_secret
 from headwater.model.errors import SettingsProblem
 from headwater.model.json_codec import json_name
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.secret import MASK, masked
 
 RUNNING, FAILED = "RUNNING", "FAILED"

@@ -24,10 +24,10 @@ from headwater.config.project import S3Settings
 from headwater.config.sinks.files import FilesSinkSettings
 from headwater.model.errors import SchemaRefused, SettingsError, ValueNotKept
 from headwater.model.landing import Landing
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
-from headwater.model.window import Window
 from headwater.sinks.files.targets import storage_errors
 from headwater.sinks.rejects import SinkRejects
 from headwater.sinks.tasks import RowCounter, count_rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headwater.config.sinks.iceberg import IcebergSinkSettings
 from headwater.model.landing import Landing
-from headwater.model.marks import LsnMark, StreamsMark
+from headwater.model.position.marks import LsnMark, StreamsMark
 from headwater.model.protocols.sink import Attempt
 from headwater.model.rows import Rows
 from headwater.sinks.iceberg.catalog.catalog import OWNER_PROPERTY, create_table, find_table, has_ref, tag_head

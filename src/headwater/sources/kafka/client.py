@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headwater.config.sources.kafka import ClientOptions, OptionValue
 from headwater.model.errors import SourceChanged, SourceUnreachable
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
 
 Partition = tuple[str, int]  # topic, partition
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers without topic ids answer

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.config.sources.kafka import KafkaSourceSettings
+from headwater.model.position.stream_state import StreamState, positions
 from headwater.model.rows import POSITION, Changes, OnReject, Rows, Split
-from headwater.model.stream_state import StreamState, positions
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.debezium.decoder import EventDecoder, EventFormat
 from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages

@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from headwater.config.sources.kafka import ClientOptions, parse_moment
 from headwater.model.errors import BadPosition, InputError, SourceChanged
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Lag
-from headwater.model.window import Window
 from headwater.sources.kafka.client import Broker, Log, Partition, Topic
 
 _NO_MESSAGE = -1

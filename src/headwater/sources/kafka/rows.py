@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from headwater.config.sources.kafka import ClientOptions, KafkaSourceSettings
 from headwater.model.errors import InputError
-from headwater.model.marks import OffsetsMark
+from headwater.model.position.marks import OffsetsMark
+from headwater.model.position.stream_state import StreamState
+from headwater.model.position.window import Window
 from headwater.model.rows import OnReject, Reject, Rows, Split
-from headwater.model.stream_state import StreamState
-from headwater.model.window import Window
 from headwater.sources.ddl_schema import schema_of
 from headwater.sources.json.columns import ddl_of
 from headwater.sources.kafka.avro import Registry

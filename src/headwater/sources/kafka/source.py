@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from headwater.config.sources.kafka import KafkaSourceSettings, client_options, parse_moment
 from headwater.model.errors import HeadwaterError, InputError, SourceChanged, SourceUnreachable, is_of_one_stream
-from headwater.model.marks import Mark, OffsetsMark
+from headwater.model.position.marks import Mark, OffsetsMark
+from headwater.model.position.stream_state import StreamState
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Claim, Lag, Plan, StreamPlan
 from headwater.model.rows import Reject, Rows
-from headwater.model.stream_state import StreamState
-from headwater.model.window import Window
 from headwater.sources.kafka.client import Broker, Log, Partition, Topic
 from headwater.sources.kafka.offsets import apart, begins, changed, ends, gaps, mark_of, since
 

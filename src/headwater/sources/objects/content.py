@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from headwater.config.sources.objects import CsvSettings, ObjectMetadata, ObjectsSourceSettings
 from headwater.model.errors import RunError, ValueNotKept
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
+from headwater.model.position.stream_state import Columns, StreamState
 from headwater.model.rows import Reject
-from headwater.model.stream_state import Columns, StreamState
 from headwater.sources import ddl_schema
 from headwater.sources.json.columns import ddl_of
 from headwater.sources.objects.tuning import DEFAULT, Tuning

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from headwater.config.sources.objects import CsvSettings, ObjectsSourceSettings
 from headwater.model.bookmarks import BOOKMARK_COLUMNS
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.model.rows import POSITION, Changes, Objects, OnReject, Reject, Rows, Split
 from headwater.sources.objects.content import (
     LISTED_COLUMNS,

@@ -16,7 +16,7 @@ from functools import partial
 import pyarrow as pa
 
 from headwater.config.sources.objects import ObjectsSourceSettings
-from headwater.model.stream_state import Columns, StreamState
+from headwater.model.position.stream_state import Columns, StreamState
 from headwater.sources.avro import CutShort, read_header
 from headwater.sources.ddl_schema import ddl_of, schema_of
 from headwater.sources.json.columns import Kinds, check_names, with_new

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import FailedObject, Ledger
 from headwater.model.errors import BadPosition, SourceChanged
-from headwater.model.marks import Mark, ObjectsMark
+from headwater.model.position.marks import Mark, ObjectsMark
+from headwater.model.position.window import Window
 from headwater.model.progress import Lease
 from headwater.model.protocols.source import Claim, Plan, StreamPlan
 from headwater.model.rows import Reject, Rows
-from headwater.model.window import Window
 from headwater.sources.objects.notifications.poller import FeedPoller, PollResult
 from headwater.sources.objects.tuning import DEFAULT, Tuning
 from headwater.storage.container import Container

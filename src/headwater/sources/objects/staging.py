@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import Block, Ledger
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
+from headwater.model.position.stream_state import StreamState
 from headwater.model.progress import Lease
-from headwater.model.stream_state import StreamState
 from headwater.progress.ledger import bookmark_schema
 from headwater.sources.objects.listing_diff import Difference, diff_listing, flat_array
 from headwater.sources.objects.tuning import DEFAULT, Tuning

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import UnknownName
+from headwater.model.position.stream_state import TableState
 from headwater.model.rows import POSITION, SOURCE_TIME, change_fields
-from headwater.model.stream_state import TableState
 from headwater.model.types import arrow_type
 from headwater.pg.catalog import read_relations
 from headwater.pg.connection import PostgresSession, translated

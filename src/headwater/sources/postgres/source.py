@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import BadPosition, SourceChanged, UnknownName
-from headwater.model.lsn import lsn_number, lsn_text
-from headwater.model.marks import LsnMark, Mark
+from headwater.model.position.lsn import lsn_number, lsn_text
+from headwater.model.position.marks import LsnMark, Mark
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Claim, ComparisonPoint, CurrentRows, Lag, Plan, StreamPlan
 from headwater.model.rows import Rows
-from headwater.model.window import Window
 from headwater.pg.connection import PostgresSession
 from headwater.sources.postgres.catalog import Kinds
 from headwater.sources.postgres.guard.checks import judge

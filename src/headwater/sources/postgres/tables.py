@@ -17,8 +17,8 @@ from sqlglot.expressions import Column
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import InputError, SchemaRefused, SourceUnreachable, UnknownName
-from headwater.model.marks import LsnMark
-from headwater.model.stream_state import TableState, numbered, positions
+from headwater.model.position.marks import LsnMark
+from headwater.model.position.stream_state import TableState, numbered, positions
 from headwater.model.types import retyped_name, wider_type
 from headwater.pg import sql_text
 from headwater.pg.catalog import OPERATIONS, Publication, PublicationEntry, read_publications, read_tables_by_oid

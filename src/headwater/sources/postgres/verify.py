@@ -13,11 +13,11 @@ from psycopg import sql
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SnapshotGone
-from headwater.model.lsn import lsn_number, lsn_text
-from headwater.model.marks import LsnMark, Mark, mark_from_json
+from headwater.model.position.lsn import lsn_number, lsn_text
+from headwater.model.position.marks import LsnMark, Mark, mark_from_json
+from headwater.model.position.stream_state import TableState
 from headwater.model.protocols.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.model.rows import OP, POSITION, SOURCE_TIME, MemorySplit, Reject, Rows, position
-from headwater.model.stream_state import TableState
 from headwater.sources.postgres.catalog import ROW, Kinds, stream_schema
 from headwater.sources.postgres.initial_copy.snapshot import CopySnapshot
 from headwater.sources.postgres.initial_copy.windows import CopyRequest, copied_rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from headwater.config.sources.sql import SqlSourceSettings
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.rows import RowIdentity, Rows, Split
 from headwater.model.types import Column, CursorType, arrow_schema
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import HeadwaterError, SourceChanged, UnknownName, is_of_one_stream
-from headwater.model.marks import ColumnMark, Mark, StreamsMark
+from headwater.model.position.marks import ColumnMark, Mark, StreamsMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Claim, ComparisonPoint, CurrentRows, Plan, StreamPlan
 from headwater.model.rows import Reject, Rows
-from headwater.model.window import Window
 from headwater.sources.sql.database import (
     DEFAULT_TUNING,
     AssignsTransactionIds,

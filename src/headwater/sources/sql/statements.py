@@ -23,8 +23,8 @@ from headwater.sources.sql.dialects import (
 )
 
 if TYPE_CHECKING:
-    from headwater.model.marks import ColumnMark
-    from headwater.model.seen_rows import SeenTransactions
+    from headwater.model.position.marks import ColumnMark
+    from headwater.model.position.seen_rows import SeenTransactions
     from headwater.sources.sql.dialects import Condition
 
 _XID_MASK = 0xFFFFFFFF

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import InputError, UnknownName
-from headwater.model.marks import ColumnMark, Mark
+from headwater.model.position.marks import ColumnMark, Mark
 from headwater.model.protocols.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.model.rows import OnReject, Rows, Split
 from headwater.sources.sql import statements

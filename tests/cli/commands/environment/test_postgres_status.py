@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headwater.model.lsn import lsn_number
-from headwater.model.marks import LsnMark
+from headwater.model.position.lsn import lsn_number
+from headwater.model.position.marks import LsnMark
+from headwater.model.position.stream_state import TableState
 from headwater.model.secret import Secret
-from headwater.model.stream_state import TableState
 from headwater.pg.connection import PostgresSession
 from headwater.progress.sqlite import SqliteProgress
 from headwater.sources.postgres.guard.slot import create_slot, drop_slot

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.config.sources.objects import ObjectsSourceSettings
-from headwater.model.stream_state import StreamState
+from headwater.model.position.stream_state import StreamState
 from headwater.sources.avro import AvroReader, CutShort, encode_bytes, encode_long, read_header
 from headwater.sources.objects.schema import infer_state
 from tests.sources.objects.object_folder import ObjectFolder

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.model.protocols.source import Claim
 from headwater.sources.objects.content import ReadSettings
 from headwater.sources.objects.rows import replay, window_rows

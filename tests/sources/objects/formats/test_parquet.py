@@ -14,7 +14,7 @@ import pytest
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import SourceUnreachable
-from headwater.model.stream_state import StreamState
+from headwater.model.position.stream_state import StreamState
 from headwater.sources.objects.schema import infer_state
 from tests.sources.objects.object_folder import ObjectFolder
 

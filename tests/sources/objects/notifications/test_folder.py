@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from headwater.model.marks import ObjectsMark
+from headwater.model.position.marks import ObjectsMark
 from headwater.sources.objects.notifications.feed import FeedGap, FeedPage
 from headwater.sources.objects.notifications.folder import FolderFeed
 from headwater.sources.objects.tuning import Tuning

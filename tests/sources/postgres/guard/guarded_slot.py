@@ -9,7 +9,7 @@ import psycopg
 
 from headwater.config.settings import SecretText
 from headwater.config.sources.postgres import PostgresSourceSettings, SlotGuardSettings
-from headwater.model.marks import LsnMark
+from headwater.model.position.marks import LsnMark
 from headwater.model.secret import Secret
 from headwater.pg.connection import PostgresSession
 from headwater.sources.postgres.guard.checks import Verdict, judge

@@ -10,7 +10,7 @@ import pytest
 from headwater.config.settings import SecretText
 from headwater.config.sources.postgres import PostgresSourceSettings, SlotGuardSettings
 from headwater.model.errors import InputError, SlotOverBudget, SourceChanged, SourceUnreachable
-from headwater.model.marks import LsnMark
+from headwater.model.position.marks import LsnMark
 from headwater.sources.postgres.guard.checks import Verdict, judge
 from headwater.sources.postgres.guard.state import GuardState, OldestTransaction, ServerState, SlotState
 

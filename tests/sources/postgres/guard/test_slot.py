@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import InputError, SlotOverBudget, SourceChanged, SourceUnreachable
-from headwater.model.lsn import lsn_text
+from headwater.model.position.lsn import lsn_text
 from headwater.model.secret import Secret
 from headwater.pg.connection import PostgresSession
 from headwater.services.stack.postgres import Postgres

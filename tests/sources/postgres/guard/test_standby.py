@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from headwater.model.errors import InputError, SourceChanged
-from headwater.model.lsn import lsn_number
-from headwater.model.marks import LsnMark
+from headwater.model.position.lsn import lsn_number
+from headwater.model.position.marks import LsnMark
 from headwater.model.secret import Secret
 from headwater.pg.connection import PostgresSession
 from headwater.services.stack.postgres import Postgres

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import InputError
-from headwater.model.lsn import lsn_number
+from headwater.model.position.lsn import lsn_number
 from headwater.model.secret import Secret
 from headwater.pg.connection import PostgresSession
 from headwater.sources.postgres.guard.wal_messages import (

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import SourceUnreachable
-from headwater.model.lsn import lsn_number
+from headwater.model.position.lsn import lsn_number
 from headwater.services.stack.postgres import running_postgres
 from headwater.sources.postgres.initial_copy.snapshot import Tuning
 from tests.sources.postgres.initial_copy.copy_rows import snapshot_of

@@ -8,7 +8,7 @@ import json
 import psycopg
 import pytest
 
-from headwater.model.lsn import lsn_text
+from headwater.model.position.lsn import lsn_text
 from headwater.model.rows import position
 from headwater.sources.postgres.catalog import Commit
 from headwater.sources.postgres.wal.reader import TableRequest

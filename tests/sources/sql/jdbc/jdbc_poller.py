@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headwater.config.pipeline import SourceSettings
-from headwater.model.window import Window
+from headwater.model.position.window import Window
 from headwater.sources.open import SourceContext, open_source
 from tests.sources.sql.poller import Poller, stored_window
 

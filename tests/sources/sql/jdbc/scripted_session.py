@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headwater.config.sources.sql import SqlSourceSettings
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.sources.sql.database import Limits, Relation, Stream
 from headwater.sources.sql.jdbc.database import JdbcView
 from headwater.sources.sql.jdbc.vendors import jdbc_address

@@ -10,8 +10,8 @@ import decimal
 
 import pytest
 
-from headwater.model.marks import ColumnMark
-from headwater.model.seen_rows import SeenDigests
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.seen_rows import SeenDigests
 from headwater.model.types import Column, CursorType
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Relation, Subject

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headwater.model.window import Window
+from headwater.model.position.window import Window
 from headwater.services.stack.postgres import running_postgres
 from headwater.sources.sql.database import Tuning
 from tests.sources.sql.poller import Poller, table_of

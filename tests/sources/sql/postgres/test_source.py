@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from headwater.model.errors import SourceChanged, SourceUnreachable, UnknownName
-from headwater.model.marks import mark_from_json
+from headwater.model.position.marks import mark_from_json
 from headwater.services.stack.postgres import running_postgres
 from headwater.sources.sql.database import Tuning
 from tests.sources.sql.poller import Poller, column, table_of

@@ -19,7 +19,7 @@ from headwater.cli.commands.run import cycle_json, cycle_text
 from headwater.cli.output import Output, table
 from headwater.model.errors import InputError, LeaseHeld, RunError
 from headwater.model.faults import VARIABLE
-from headwater.model.marks import Mark, StreamsMark
+from headwater.model.position.marks import Mark, StreamsMark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from headwater.cli.output import table
 from headwater.model.json_codec import to_json
 
 if TYPE_CHECKING:
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
     from headwater.services.connect.apply import ConnectorPlan
     from headwater.services.connect.client import ConnectClient
     from headwater.services.connect.connector import ConnectorState, RunState

@@ -19,7 +19,7 @@ from headwater.pg.address import Login
 if TYPE_CHECKING:
     from headwater.api import Pipeline
     from headwater.config.sources.postgres import PostgresSourceSettings
-    from headwater.model.marks import Json, LsnMark
+    from headwater.model.position.marks import Json, LsnMark
     from headwater.pg.catalog import Facts
     from headwater.services.postgres_setup.preparation import Preparation, Request
     from headwater.services.postgres_setup.rules import Finding
@@ -224,7 +224,7 @@ def status(
 
 
 def _report_slot(pipeline: Pipeline) -> tuple[dict[str, Json], str]:
-    from headwater.model.marks import LsnMark
+    from headwater.model.position.marks import LsnMark
     from headwater.sources.postgres.guard.slot import slot_report
 
     settings, mark = pipeline.settings.source.postgres, pipeline.progress().mark
@@ -243,7 +243,7 @@ def _report_slot(pipeline: Pipeline) -> tuple[dict[str, Json], str]:
 def _slot_json(
     name: str, settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport
 ) -> dict[str, Json]:
-    from headwater.model.lsn import lsn_text
+    from headwater.model.position.lsn import lsn_text
     from headwater.sources.postgres.guard.slot import behind_bytes, table_state
 
     server, slot, oldest = report.state.server, report.state.slot, report.state.server.oldest
@@ -313,7 +313,7 @@ def _slot_text(name: str, settings: PostgresSourceSettings, mark: LsnMark | None
 
 
 def _slot_facts(settings: PostgresSourceSettings, mark: LsnMark | None, report: SlotReport) -> list[tuple[str, str]]:
-    from headwater.model.lsn import lsn_text
+    from headwater.model.position.lsn import lsn_text
     from headwater.sources.postgres.guard.checks import size_text
     from headwater.sources.postgres.guard.slot import behind_bytes
 

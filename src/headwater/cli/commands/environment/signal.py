@@ -17,7 +17,7 @@ from headwater.model.json_codec import to_json
 from headwater.pg.address import Login
 
 if TYPE_CHECKING:
-    from headwater.model.marks import Json
+    from headwater.model.position.marks import Json
     from headwater.pg.connection import Connection
     from headwater.services.signals.notifications import SnapshotReport
     from headwater.services.signals.signal_table import SignalTable, SnapshotKind

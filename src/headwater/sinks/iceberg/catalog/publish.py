@@ -15,7 +15,7 @@ from typing import Any
 
 from headwater.model.errors import LeaseLost
 from headwater.model.landing import Landing
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.model.protocols.sink import Attempt
 from headwater.sinks.iceberg.catalog.jvm import HeadMoved, reaching
 from headwater.sinks.iceberg.catalog.table import LakeTable

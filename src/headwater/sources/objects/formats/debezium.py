@@ -12,7 +12,7 @@ import numpy as np
 
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
-from headwater.model.stream_state import StreamState, positions
+from headwater.model.position.stream_state import StreamState, positions
 from headwater.sources.debezium.decoder import EventDecoder, EventFormat
 from headwater.sources.debezium.envelope import OLD_KEY_HEADER, Messages, is_envelope
 from headwater.sources.debezium.inference import ColumnInference

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import unquote_plus
 
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 
 _TEST = "s3:TestEvent"  # S3 sends it when notifications are enabled
 _REMOVALS = ("ObjectRemoved:", "LifecycleExpiration:")

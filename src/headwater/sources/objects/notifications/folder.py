@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from itertools import islice
 
-from headwater.model.marks import Json
+from headwater.model.position.marks import Json
 from headwater.sources.objects.notifications.feed import (
     Event,
     FeedEvent,

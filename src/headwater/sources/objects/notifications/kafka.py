@@ -11,7 +11,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from headwater.config.sources.kafka import client_options
 from headwater.config.sources.objects import EventTopicSettings
 from headwater.model.errors import SourceChanged, SourceUnreachable
-from headwater.model.marks import Json, OffsetsMark, mark_from_json
+from headwater.model.position.marks import Json, OffsetsMark, mark_from_json
 from headwater.sources.kafka.client import Broker, OffsetRange, Partition, Reading, Topic, messages
 from headwater.sources.kafka.offsets import begins, ends, gaps, mark_of
 from headwater.sources.objects.notifications.feed import (

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from headwater.config.project import S3Settings
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.bookmarks import Ledger
-from headwater.model.marks import Json, ObjectsMark
+from headwater.model.position.marks import Json, ObjectsMark
+from headwater.model.position.window import Window
 from headwater.model.protocols.source import Plan
-from headwater.model.window import Window
 from headwater.progress.record_store import Clock, wall_clock
 from headwater.sources.objects.notifications.feed import Feed, FeedEvent, FeedGap, FeedPage, NotificationId
 from headwater.sources.objects.tuning import DEFAULT, Tuning

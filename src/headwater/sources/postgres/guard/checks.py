@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import HeadwaterError, InputError, SlotOverBudget, SourceChanged, SourceUnreachable
-from headwater.model.lsn import lsn_text
-from headwater.model.marks import LsnMark
+from headwater.model.position.lsn import lsn_text
+from headwater.model.position.marks import LsnMark
 from headwater.pg.connection import COPY_AGAIN
 from headwater.sources.postgres.guard.state import GuardState, ServerState, SlotState
 

@@ -10,9 +10,9 @@ import psycopg
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import InputError
-from headwater.model.lsn import lsn_number, lsn_text
-from headwater.model.marks import LsnMark
-from headwater.model.stream_state import TableState
+from headwater.model.position.lsn import lsn_number, lsn_text
+from headwater.model.position.marks import LsnMark
+from headwater.model.position.stream_state import TableState
 from headwater.pg.connection import PostgresSession, translated
 from headwater.sources.postgres.guard.checks import Verdict, judge
 from headwater.sources.postgres.guard.state import GuardState, read_state, with_timelines

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headwater.model.lsn import lsn_number
-from headwater.model.marks import LsnMark
+from headwater.model.position.lsn import lsn_number
+from headwater.model.position.marks import LsnMark
 from headwater.model.secret import Secret, masked
 from headwater.pg.connection import PostgresSession, connect_replication, translated
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 
 from headwater.model.errors import InputError
-from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.position.lsn import lsn_number, lsn_text
 from headwater.model.protocols.source import check_label, label_problem
 from headwater.pg.connection import PostgresSession
 

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import pq
 
 from headwater.model.errors import RunError, SourceUnreachable
-from headwater.model.lsn import lsn_number
+from headwater.model.position.lsn import lsn_number
 from headwater.model.secret import Secret, masked
 from headwater.pg import sql_text
 from headwater.pg.catalog import Role, Server, read_role, read_server

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SnapshotGone
-from headwater.model.marks import LsnMark
+from headwater.model.position.marks import LsnMark
+from headwater.model.position.stream_state import TableState
 from headwater.model.rows import CHANGE_COLUMNS, POSITION, Changes, Rows
 from headwater.model.secret import Secret
-from headwater.model.stream_state import TableState
 from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, ROW, CatalogTable, Kinds, stream_schema
 from headwater.sources.postgres.initial_copy.pages import CopiedColumn, cut_pages, split_ranges
 from headwater.sources.postgres.initial_copy.reader import CopySession, interrupted

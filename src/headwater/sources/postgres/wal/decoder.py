@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.model.errors import RunError
-from headwater.model.lsn import lsn_text
+from headwater.model.position.lsn import lsn_text
 from headwater.model.rows import MISSING, Reject, change_fields
 from headwater.pg.copy.binary import PADDING, Numbers
 from headwater.sources.debezium.change_batch import key_as_json

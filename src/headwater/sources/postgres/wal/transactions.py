@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from headwater.model.errors import RunError, SourceChanged
-from headwater.model.lsn import lsn_text
+from headwater.model.position.lsn import lsn_text
 from headwater.pg.connection import COPY_AGAIN, SESSION, Connection, session_sql, translate
 from headwater.pg.copy.binary import PADDING, Numbers
 from headwater.pg.copy.reader import DEFAULT as COPY

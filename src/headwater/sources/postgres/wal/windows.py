@@ -14,11 +14,11 @@ from pathlib import Path
 
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.errors import SourceChanged
-from headwater.model.lsn import LastCommit, lsn_text
-from headwater.model.marks import LsnMark
+from headwater.model.position.lsn import LastCommit, lsn_text
+from headwater.model.position.marks import LsnMark
+from headwater.model.position.stream_state import TableState, positions
 from headwater.model.rows import Changes, Rows
 from headwater.model.secret import masked
-from headwater.model.stream_state import TableState, positions
 from headwater.pg.connection import COPY_AGAIN, connect, translated
 from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, Kinds, Layout, stream_schema
 from headwater.sources.postgres.guard.wal_messages import Cut, Label, parse_note

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import InputError, UnknownName
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.rows import Rows, Split
 from headwater.model.types import CursorType
 from headwater.pg.names import did_you_mean, is_pattern, match_names, split_name

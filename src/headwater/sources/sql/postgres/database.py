@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import HeadwaterError
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.rows import Rows, Split
 from headwater.model.types import CursorValue
 from headwater.pg.connection import PostgresSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import HeadwaterError, InputError, UnknownName, ValueNotKept
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
 from headwater.model.rows import Rows, Split
 from headwater.model.types import Column
 from headwater.pg.names import did_you_mean, is_pattern, match_names, split_name

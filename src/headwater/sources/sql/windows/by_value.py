@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from headwater.config.sources.sql import LookbackSettings
 from headwater.model.errors import InputError, RunError
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.seen_rows import SeenDigests
 from headwater.model.rows import Split
-from headwater.model.seen_rows import SeenDigests
 from headwater.model.types import CursorType, CursorValue
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import Division, Limits, Outcome, Relation, Stream, Subject, View

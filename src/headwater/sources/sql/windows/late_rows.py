@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headwater.config.sources.sql import LookbackSettings, SqlSourceSettings
 from headwater.model.errors import SourceChanged
-from headwater.model.marks import ColumnMark
+from headwater.model.position.marks import ColumnMark
+from headwater.model.position.seen_rows import SeenTransactions
 from headwater.model.rows import Split
-from headwater.model.seen_rows import SeenTransactions
 from headwater.model.types import CursorValue
 from headwater.sources.sql import statements
 from headwater.sources.sql.database import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from headwater.config.sources.sql import SqlSourceSettings
 from headwater.model.errors import BadPosition, InputError, NullCursor, SourceChanged, ValueNotKept
-from headwater.model.marks import ColumnMark, Json
-from headwater.model.seen_rows import SeenTransactions
+from headwater.model.position.marks import ColumnMark, Json
+from headwater.model.position.seen_rows import SeenTransactions
 from headwater.model.types import CursorType, CursorValue
 from headwater.pg.names import did_you_mean
 from headwater.sources.sql.database import Relation, Ticker

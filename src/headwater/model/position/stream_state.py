@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from headwater.model.lsn import lsn_number, lsn_text
+from headwater.model.position.lsn import lsn_number, lsn_text
 
 K = TypeVar("K")
 V = TypeVar("V")

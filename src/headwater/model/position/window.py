@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from headwater.model.marks import Json, Mark, mark_from_json
+from headwater.model.position.marks import Json, Mark, mark_from_json
 
 
 @dataclass(frozen=True)

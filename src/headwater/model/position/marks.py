@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from headwater.model.errors import InputError, StoreDamaged
-from headwater.model.lsn import LastCommit, lsn_number, lsn_text
-from headwater.model.seen_rows import SeenDigests, SeenTransactions
-from headwater.model.stream_state import (
+from headwater.model.position.lsn import LastCommit, lsn_number, lsn_text
+from headwater.model.position.seen_rows import SeenDigests, SeenTransactions
+from headwater.model.position.stream_state import (
     KEY_TYPE,
     StreamState,
     TableState,

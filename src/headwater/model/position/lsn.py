@@ -19,7 +19,7 @@ def lsn_number(text: str) -> int:
     """The number that orders as the WAL does. Raises ValueError."""
     halves = _TEXT.fullmatch(text)
     if not halves:
-        raise ValueError(f"a place in PostgreSQL's log is written as 0/16B3748, not {text!r}")
+        raise ValueError(f"an LSN is written as 0/16B3748, not {text!r}")
     return int(halves[1], 16) << 32 | int(halves[2], 16)
 
 

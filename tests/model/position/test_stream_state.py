@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.model.errors import InputError, StoreDamaged
-from headwater.model.marks import LsnMark, Mark, ObjectsMark, OffsetsMark, mark_from_json
-from headwater.model.stream_state import StreamState, TableState, columns_learned, numbered, positions
+from headwater.model.position.marks import LsnMark, Mark, ObjectsMark, OffsetsMark, mark_from_json
+from headwater.model.position.stream_state import StreamState, TableState, columns_learned, numbered, positions
 from headwater.testing.marks import check_all_laws, check_covers_is_total
 
 lean = settings(max_examples=100)

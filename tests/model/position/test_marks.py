@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.model.errors import MarkMovedBack, StoreDamaged
-from headwater.model.marks import (
+from headwater.model.position.marks import (
     ColumnMark,
     StreamsMark,
     mark_from_json,
 )
+from headwater.model.position.seen_rows import SeenDigests, SeenTransactions
 from headwater.model.progress import Progress
-from headwater.model.seen_rows import SeenDigests, SeenTransactions
 from headwater.model.types import CursorType
 from headwater.testing.marks import check_all_laws, check_covers_is_total, check_join_is_commutative
 

@@ -13,11 +13,11 @@ from headwater.engine.journal import Journal, open_journal
 from headwater.engine.pipeline import acknowledge
 from headwater.model.errors import RunError, UnknownName
 from headwater.model.faults import Faults, NoFaults
+from headwater.model.position.window import Window
 from headwater.model.progress import Intent
 from headwater.model.protocols.source import Source
 from headwater.model.protocols.store import Store
 from headwater.model.rows import Rows
-from headwater.model.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
