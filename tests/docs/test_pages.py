@@ -14,9 +14,8 @@ from tests.support.warm_processes import make_default, warm_programs
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 WALKED = [ROOT / "README.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
-# What a newcomer types first runs just as he would run it; Spark code takes paths from where its JVM was started; and
-# a repair deletes keys in a new session, which knows only the catalog that its JVM was started with.
-COLD = {"README", "first-pipeline", "python-api", "verify"}
+# What a newcomer types first runs just as he would run it; and Spark code takes paths from where its JVM was started.
+COLD = {"README", "first-pipeline", "python-api"}
 
 
 @pytest.fixture

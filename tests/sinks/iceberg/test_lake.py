@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -68,6 +70,22 @@ def test_keys_are_removed_in_a_landing(lands: LakeTable) -> None:
     landing = lake_of(lands, sink).remove_keys(lands.attempt(2), STREAM, pa.table({"id": [2]}))
     assert (landing.rows, landing.proof["removed"]) == (0, 1)
     assert [row["id"] for row in lands.rows()] == [1, 3]
+
+
+def test_statements_of_spark_find_a_catalog_that_the_users_session_got_after_its_start(
+    lands: LakeTable, tmp_path: Path
+) -> None:
+    session = lands.spark.newSession()
+    session.conf.set("spark.sql.catalog.later", "org.apache.iceberg.spark.SparkCatalog")
+    for option, value in {"type": "hadoop", "warehouse": str(tmp_path), "cache-enabled": "false"}.items():
+        session.conf.set(f"spark.sql.catalog.later.{option}", value)
+    session.sql("CREATE NAMESPACE later.shop")
+    later = LakeTable(session, "later.shop")
+    sink = later.sink(mode="merge", upsert="merge")
+    for number in (1, 2):
+        sink.land(later.attempt(number), orders([1, 2], f"version {number} of"))
+    lake_of(later, sink).remove_keys(later.attempt(3), STREAM, pa.table({"id": [2]}))
+    assert [row["note"] for row in later.rows()] == ["version 2 of 1"]
 
 
 def test_a_rebuild_is_invisible_until_it_is_published(lands: LakeTable) -> None:

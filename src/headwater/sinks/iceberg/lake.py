@@ -34,7 +34,7 @@ from headwater.sinks.iceberg.catalog.table import LakeTable, TableName, branch_p
 from headwater.sinks.iceberg.cdc.batch import spark_values
 from headwater.sinks.iceberg.cdc.change_files import CURRENT, DELETED
 from headwater.sinks.iceberg.landing_files import stale_branches
-from headwater.sinks.iceberg.merge.spark_merge import run_merge
+from headwater.sinks.iceberg.merge.spark_merge import merge_session, run_merge
 from headwater.sinks.iceberg.schema import TableSchema, arrow_type, iceberg_type, plan_evolution
 from headwater.sinks.iceberg.snapshot_reader import PinnedTable, TableColumns
 
@@ -84,7 +84,7 @@ def _publish(sink: IcebergSink, attempt: Attempt, stream: str, table: LakeTable,
         [spark_values(keys.schema.field(n).type, keys.column(n)) for n in keys.column_names], keys.column_names
     )
     statement = partial(delete_statement, key=keys.column_names)
-    run_merge(attempt.spark().newSession(), table, statement, stamp=stamp, branch=branch, tables=[values])
+    run_merge(merge_session(attempt.spark()), table, statement, stamp=stamp, branch=branch, tables=[values])
     with reaching(table.name):
         table.refresh()
         stamp = Stamp.read(table.summary_of(branch)) or stamp  # Spark has counted the rows that it removed

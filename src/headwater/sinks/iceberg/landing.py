@@ -27,6 +27,7 @@ from headwater.sinks.iceberg.catalog.publish import (
 from headwater.sinks.iceberg.catalog.table import LakeTable, branch_prefix, landing_id
 from headwater.sinks.iceberg.landing_files import remove_leftovers, stale_branches
 from headwater.sinks.iceberg.merge.replace_object import check_column
+from headwater.sinks.iceberg.merge.spark_merge import merge_session
 from headwater.sinks.iceberg.merge.strategy import Tuning, UpsertPlan
 from headwater.sinks.iceberg.merge.table_update import MergesBySpark, TableUpdate, Target
 from headwater.sinks.iceberg.modes import Mode, PreparedRows, WrittenLanding
@@ -62,8 +63,7 @@ class CachedTable:
 
     @cached_property
     def merge_session(self) -> SparkSession:
-        """A session for statements that need settings: those of the shared one belong to all pipelines."""
-        return self.spark.newSession()
+        return merge_session(self.spark)
 
 
 class TableLanding:

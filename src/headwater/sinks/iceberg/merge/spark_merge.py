@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 _PROPERTY = "spark.sql.iceberg.snapshot-property"
 
 
+def merge_session(shared: SparkSession) -> SparkSession:
+    """A session for statements that need settings: those of the shared one belong to all pipelines.
+
+    A new session knows what its JVM was started with; a user's may have got its catalogs since.
+    """
+    session = shared.newSession()
+    inherited = session.conf.getAll
+    for name, value in shared.conf.getAll.items():
+        if name.startswith("spark.sql.") and inherited.get(name) != value:
+            session.conf.set(name, value)
+    return session
+
+
 def run_merge(
     session: SparkSession,
     table: LakeTable,
