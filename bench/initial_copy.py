@@ -22,7 +22,7 @@ from headwater.model.secret import Secret
 from headwater.model.types import Column, arrow_type
 from headwater.pg.connection import PostgresSession
 from headwater.services.stack.postgres import running_postgres
-from headwater.sources.postgres.catalog import Kinds, change_schema, tables_of
+from headwater.sources.postgres.catalog import ColumnTypes, change_schema, tables_of
 from headwater.sources.postgres.initial_copy.snapshot import CopySnapshot
 from headwater.sources.postgres.initial_copy.windows import CopyRequest, copied_rows
 from headwater.sources.sql.postgres.split import PostgresSplit
@@ -58,24 +58,24 @@ def order(url: Secret, snapshot: CopySnapshot) -> CopyRequest:
     session = PostgresSession(url)
     settings = PostgresSourceSettings(url=url.reveal(), tables=["orders"], slot="unused")
     table = tables_of(session, settings, {}).tables["orders"]
-    kinds = Kinds(session).of(table.layout, ())
+    column_types = ColumnTypes(session).of(table.layout, ())
     session.close()
     names = [column.name for column in table.layout.columns]
-    fields = [pa.field(name, arrow_type(kind)) for name, kind in zip(names, kinds, strict=True)]
+    fields = [pa.field(name, arrow_type(kind)) for name, kind in zip(names, column_types, strict=True)]
     return CopyRequest(
-        stream="orders", table=table, kinds=kinds, homes=tuple(zip(names, names, strict=True)),
-        schema=change_schema(fields), where="", snapshot=snapshot.name, place=snapshot.lsn, moment=snapshot.moment,
+        stream="orders", table=table, column_types=column_types, homes=tuple(zip(names, names, strict=True)),
+        schema=change_schema(fields), where="", snapshot=snapshot.name, ordinal=snapshot.lsn, moment=snapshot.moment,
         first=0, end=None, replaces=False, splits=SPLITS,
     )  # fmt: skip
 
 
 def full_load(url: Secret, snapshot: str) -> list[PostgresSplit]:
     """As the SQL source reads a table by its pages."""
-    kinds = {
+    column_types = {
         "id": "int64", "customer": "string", "amount": "decimal(12,2)", "updated_at": "timestamptz", "flag": "bool",
         "note": "string", "payload": "string",
     }  # fmt: skip
-    columns = tuple(Column(name, kind, nullable=True) for name, kind in kinds.items())
+    columns = tuple(Column(name, kind, nullable=True) for name, kind in column_types.items())
     query_columns = "id, customer, amount, updated_at, flag, note, payload::text"
     with psycopg.connect(url.reveal()) as connection:
         (pages,) = connection.execute("SELECT pg_relation_size('orders') / 8192").fetchone()

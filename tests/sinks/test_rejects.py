@@ -37,9 +37,9 @@ def test_every_row_is_taken_in_its_order_or_set_aside(count, data):
     assert rejects.part(7).write(batch, sink.take) == count - len(bad)
     assert sink.ids == [n for n in range(count) if n not in bad]
     assert collected.splits == [7] * len(bad)
-    assert [json.loads(reject.place["row"]) for reject in collected.rejects] == [{"id": n} for n in sorted(bad)]
+    assert [json.loads(reject.location["row"]) for reject in collected.rejects] == [{"id": n} for n in sorted(bad)]
     assert [row_of(reject).to_pylist() for reject in collected.rejects] == [[{"id": n}] for n in sorted(bad)]
-    assert {reject.place["sink"] for reject in collected.rejects} <= {"1:picky"}
+    assert {reject.location["sink"] for reject in collected.rejects} <= {"1:picky"}
 
 
 def test_where_nobody_sets_rows_aside_the_first_one_stops_the_landing():
@@ -52,7 +52,7 @@ def test_rows_alike_without_a_key_are_counted():
     rejects: list[Reject] = []
     part = SinkRejects("1:picky", "t", (), ("id",), MemoryRejects(rejects)).part(0)
     part.write(pa.record_batch({"id": [5, 5, 5]}), Picky({5}).take)
-    assert [reject.place["copy"] for reject in rejects] == [1, 2, 3]
+    assert [reject.location["copy"] for reject in rejects] == [1, 2, 3]
     assert len({reject.id for reject in rejects}) == 3
 
 

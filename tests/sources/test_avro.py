@@ -17,9 +17,9 @@ def columns(*fields: dict, namespace: str = "shop") -> pa.Schema:
 
 
 def test_a_type_is_declared_once_and_named_by_any_later_field():
-    place = {"type": "record", "name": "place", "fields": [{"name": "city", "type": "string"}]}
+    location = {"type": "record", "name": "place", "fields": [{"name": "city", "type": "string"}]}
     read = columns(
-        {"name": "a", "type": place},
+        {"name": "a", "type": location},
         {"name": "b", "type": "place"},
         {"name": "c", "type": ["null", "shop.place"]},
         {"name": "d", "type": {"type": "array", "items": "place"}},

@@ -63,7 +63,7 @@ class Unpacked:
     """A cell on this machine, and how its pipeline is run."""
 
     cell: Cell
-    place: Place
+    location: Place
     recorded: Mapping[str, Any]
     spark: Any
     targets: Mapping[str, Target]
@@ -99,22 +99,22 @@ def unpacked(
     cell: Cell = request.param
     if isinstance(cell.source, Objects) and not s3_keeps_times():
         pytest.skip("moto sets the time of change of objects itself, and bookmarks hold it: build versitygw")
-    place = Place(cell.name, tmp_path / cell.name, servers)
-    unpack(RECORDED / f"{cell.name}.tar.xz", place.folder)
-    recorded = json.loads((place.folder / RECORD).read_text())
+    location = Place(cell.name, tmp_path / cell.name, servers)
+    unpack(RECORDED / f"{cell.name}.tar.xz", location.folder)
+    recorded = json.loads((location.folder / RECORD).read_text())
     spark = None
     if any("iceberg" in sink.settings for sink in cell.sinks):
-        move_lake(place.folder / "lake", recorded["folder"], str(place.folder))
+        move_lake(location.folder / "lake", recorded["folder"], str(location.folder))
         spark = request.getfixturevalue("spark")
-        for name, text in catalog_conf(LakeSettings(name=catalog(cell.name)), place.folder).items():
+        for name, text in catalog_conf(LakeSettings(name=catalog(cell.name)), location.folder).items():
             spark.conf.set(name, text)
     if isinstance(cell.source, Objects):
         for batch in (1, 2):
-            cell.source.add(place, batch)
-    monkeypatch.chdir(place.folder)
-    for name, text in cell.environment(place).items():
+            cell.source.add(location, batch)
+    monkeypatch.chdir(location.folder)
+    for name, text in cell.environment(location).items():
         monkeypatch.setenv(name, text)
-    return Unpacked(cell, place, recorded, spark, targets(cell, place, spark))
+    return Unpacked(cell, location, recorded, spark, targets(cell, location, spark))
 
 
 def in_this_process(*arguments: str) -> tuple[str, str]:
@@ -140,11 +140,11 @@ def promised(mark: Any) -> Any:
 
 
 def test_a_window_that_0_1_0_began_is_finished_once_and_under_its_id(unpacked: Unpacked) -> None:
-    cell, place = unpacked.cell, unpacked.place
+    cell, location = unpacked.cell, unpacked.location
     before = unpacked.windows()
     assert unpacked.mark() == promised(unpacked.recorded["progress"]["mark"])
     # There is more to read now: a window that is planned anew would end elsewhere than the one that landed.
-    cell.source.add(place, 3)
+    cell.source.add(location, 3)
     if cell.paused:
         lift_refusal(unpacked)
 
@@ -158,7 +158,7 @@ def test_a_window_that_0_1_0_began_is_finished_once_and_under_its_id(unpacked: U
     check_printed(cell, printed, 1, 3)
 
     earlier = unpacked.windows()
-    cell.source.add(place, 4)
+    cell.source.add(location, 4)
     result, printed = unpacked.run()
     assert (result["outcome"], result["recovered"]) == ("landed", False)
     assert result["rows"] == {"read": cell.source.rows(4), "landed": cell.source.rows(4), "rejected": 0}

@@ -68,12 +68,12 @@ class WrittenLabel:
 
     pipeline: str
     text: str
-    place: str
+    lsn: str
     store: Store
 
     def landed(self) -> bool:
         """Whether the tables have the tag by now."""
-        return any(is_noted(entry, self.text, self.place) for entry in self.store.history(self.pipeline, _RECENT))
+        return any(is_noted(entry, self.text, self.lsn) for entry in self.store.history(self.pipeline, _RECENT))
 
 
 def write_label(pipeline: OpenPipeline, mark: Mark | None, text: str) -> WrittenLabel:
@@ -97,8 +97,8 @@ def write_label(pipeline: OpenPipeline, mark: Mark | None, text: str) -> Written
     return WrittenLabel(pipeline.name, text, pipeline.source.label(text), pipeline.store)
 
 
-def is_noted(entry: HistoryEntry, label: str, place: str) -> bool:
-    """Whether a line of the history says that the label which was written at that place has landed."""
+def is_noted(entry: HistoryEntry, label: str, lsn: str) -> bool:
+    """Whether a line of the history says that the label written at that LSN has landed."""
     if entry.kind != "landed" or f"label {label}" not in entry.why.split("; "):
         return False
-    return lsn_number(entry.end.partition(";")[0]) >= lsn_number(place)
+    return lsn_number(entry.end.partition(";")[0]) >= lsn_number(lsn)

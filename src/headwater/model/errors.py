@@ -41,8 +41,8 @@ class SettingsProblem:
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return "  ".join(part for part in (place, self.path, self.message) if part)
+        location = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return "  ".join(part for part in (location, self.path, self.message) if part)
 
 
 def is_of_one_stream(error: HeadwaterError) -> bool:
@@ -70,8 +70,8 @@ class HeadwaterError(Exception):
         return (_rebuild, (type(self), self.message, self.hint))
 
 
-def _rebuild(kind: type[HeadwaterError], message: str, hint: str) -> HeadwaterError:
-    return kind(message, hint=hint)
+def _rebuild(cls: type[HeadwaterError], message: str, hint: str) -> HeadwaterError:
+    return cls(message, hint=hint)
 
 
 class InputError(HeadwaterError):

@@ -51,33 +51,33 @@ def fields_json(value: Any) -> dict[str, Any]:
     return {name: to_json(getattr(value, field)) for field, name in _names(described).items()}
 
 
-def from_json(kind: type[T], data: Mapping[str, Any]) -> T:
+def from_json(cls: type[T], data: Mapping[str, Any]) -> T:
     """The dataclass that the object describes. An absent or null field takes its default; unknown names are ignored.
 
     Raises KeyError for an absent field without a default.
     """
-    described: Any = kind
+    described: Any = cls
     hints = _hints(described)
     values = {}
     for field, name in _names(described).items():
         value = data.get(name)
         if value is not None:
             values[field] = _decoded(hints[field], value)
-        elif not _has_default(kind, field):
+        elif not _has_default(cls, field):
             if name not in data or not _optional(hints[field]):
                 raise KeyError(name)
             values[field] = None
-    return kind(**values)
+    return cls(**values)
 
 
-def from_stored(kind: type[T], data: Mapping[str, Any]) -> T:
+def from_stored(cls: type[T], data: Mapping[str, Any]) -> T:
     """The dataclass that `to_json` wrote. Raises KeyError or TypeError where it is not whole: that is damage (W3)."""
-    described: Any = kind
+    described: Any = cls
     hints = _hints(described)
     for field, name in _names(described).items():
         if data[name] is None and not _optional(hints[field]):
             raise TypeError(f"{name} is null")
-    return from_json(kind, data)
+    return from_json(cls, data)
 
 
 def _decoded(hint: Any, value: Any) -> Any:  # noqa: PLR0911 - one case per kind of value
@@ -99,17 +99,17 @@ def _decoded(hint: Any, value: Any) -> Any:  # noqa: PLR0911 - one case per kind
 
 
 @functools.cache
-def _names(kind: type) -> Mapping[str, str]:
-    return {field.name: field.metadata.get(_NAME, field.name) for field in dataclasses.fields(kind)}
+def _names(cls: type) -> Mapping[str, str]:
+    return {field.name: field.metadata.get(_NAME, field.name) for field in dataclasses.fields(cls)}
 
 
 @functools.cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return typing.get_type_hints(kind)
+def _hints(cls: type) -> Mapping[str, Any]:
+    return typing.get_type_hints(cls)
 
 
-def _has_default(kind: type, name: str) -> bool:
-    (field,) = (field for field in dataclasses.fields(kind) if field.name == name)
+def _has_default(cls: type, name: str) -> bool:
+    (field,) = (field for field in dataclasses.fields(cls) if field.name == name)
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REJECTS_SINK = "rejects"  # the id of the sink that holds them, beside those of the pipeline
-# The part of a place that says: this row has no name of its own; it is that many'th of those alike in its split.
+# Part of a location: the row has no name of its own; it is the n-th of those alike in its split.
 COPY = "copy"
 # The part that names the sink which had no form for the row; the other sinks hold it.
 SINK = "sink"
@@ -33,7 +33,7 @@ class Reject:
     """One row, or one message, that its stream could not hold."""
 
     stream: str
-    place: Mapping[str, str | int]  # in the source's words: topic, partition, offset · object, line · the row's key
+    location: Mapping[str, str | int]  # in the source's words: topic, partition, offset · object, line · the row's key
     reason: str
     payload: bytes  # as the source gave it
     more: Mapping[str, Json] = field(default_factory=dict)  # what else a replay needs: key, headers, timestamp
@@ -43,13 +43,13 @@ class Reject:
     @property
     def id(self) -> str:
         """The same whenever the same row is read again: a reject found twice is kept once."""
-        text = json.dumps([self.stream, dict(self.place)], sort_keys=True).encode()
+        text = json.dumps([self.stream, dict(self.location)], sort_keys=True).encode()
         return hashlib.sha256(text + b"\0" + self.payload).hexdigest()[:24]
 
     def to_json(self) -> dict[str, Json]:
         return {
             "stream": self.stream,
-            "place": dict(self.place),
+            "place": dict(self.location),
             "reason": self.reason,
             "payload": base64.b64encode(self.payload).decode(),
             "more": dict(self.more),
@@ -59,7 +59,8 @@ class Reject:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Reject:
-        return cls(**{**data, "payload": base64.b64decode(data["payload"])})
+        fields = {name: value for name, value in data.items() if name != "place"}
+        return cls(**{**fields, "location": data["place"], "payload": base64.b64decode(data["payload"])})
 
 
 # What a split calls for each reject while it is read; raises TooManyRejects beyond `max_rejects`.
@@ -109,7 +110,7 @@ class MemorySplit:
     def read(self, on_reject: OnReject | None = None) -> Iterator[pa.RecordBatch]:
         for reject in self.rejects:
             if on_reject is None:
-                raise ValueNotKept(f"{reject.stream}: {dict(reject.place)}: {reject.reason}")
+                raise ValueNotKept(f"{reject.stream}: {dict(reject.location)}: {reject.reason}")
             on_reject(reject)
         yield from self.batches
 
@@ -335,7 +336,7 @@ def _exact_rows(batches: Iterable[ExactBatch], identity: RowIdentity, on_reject:
 def _numbered(reject: Reject, copies: Counter[str]) -> Reject:
     """Rows of a table without a key may be equal in all their values, and still be two."""
     copies[reject.id] += 1
-    return replace(reject, place={**reject.place, COPY: copies[reject.id]})
+    return replace(reject, location={**reject.location, COPY: copies[reject.id]})
 
 
 def rejects_of(batch: ExactBatch, identity: RowIdentity) -> dict[int, Reject]:
@@ -351,8 +352,8 @@ def rejects_of(batch: ExactBatch, identity: RowIdentity) -> dict[int, Reject]:
     rejects = {}
     for number, why in sorted(reasons.items()):
         written = batch.row_texts(number)
-        place = {"row": identity.name(written)}
-        rejects[number] = Reject(identity.stream, place, "; ".join(why), identity.payload(written))
+        location = {"row": identity.name(written)}
+        rejects[number] = Reject(identity.stream, location, "; ".join(why), identity.payload(written))
     return rejects
 
 

@@ -119,13 +119,13 @@ class PartRejects:
         target, values = self._rejects, _plain_row(row)
         name = {column: values[column] for column in target.key or target.order if column in values}
         payload = json.dumps(values, ensure_ascii=False).encode()
-        place: dict[str, str | int] = {SINK: target.sink, "row": json.dumps(name, ensure_ascii=False)}
+        location: dict[str, str | int] = {SINK: target.sink, "row": json.dumps(name, ensure_ascii=False)}
         if not target.key:
             self._copies[payload.decode()] += 1
-            place[COPY] = self._copies[payload.decode()]
+            location[COPY] = self._copies[payload.decode()]
         more: dict[str, Json] = {"arrow": _to_text(row), "key": list(target.key), "order": list(target.order)}
         more |= {"part_column": target.part_column} if target.part_column else {}
-        return Reject(target.stream, place, reason, payload, more)
+        return Reject(target.stream, location, reason, payload, more)
 
 
 def row_of(reject: Reject) -> pa.Table:

@@ -73,49 +73,51 @@ class _Types:
     def __init__(self, where: str, logical: Mapping[str, pa.DataType]) -> None:
         self._where, self._logical, self._declared = where, logical, dict[str, pa.DataType]()
 
-    def of(self, kind: Any, path: str) -> tuple[pa.DataType, bool]:
+    def of(self, avro_type: Any, path: str) -> tuple[pa.DataType, bool]:
         """The Arrow type, and whether it can be NULL."""
-        if isinstance(kind, list):
-            rest = [one for one in kind if one != "null"]
+        if isinstance(avro_type, list):
+            rest = [one for one in avro_type if one != "null"]
             if len(rest) != 1:
                 raise self._refused(path, "a union of several types is no column")
-            return self.of(rest[0], path)[0], len(rest) != len(kind)
-        if isinstance(kind, str):
-            known = _PLAIN.get(kind) or self._declared.get(kind)
+            return self.of(rest[0], path)[0], len(rest) != len(avro_type)
+        if isinstance(avro_type, str):
+            known = _PLAIN.get(avro_type) or self._declared.get(avro_type)
             if known is None:
-                raise self._refused(path, f"{kind} is not a known type")
+                raise self._refused(path, f"{avro_type} is not a known type")
             return known, False
-        return self._complex(kind, path), False
+        return self._complex(avro_type, path), False
 
-    def _complex(self, kind: Mapping[str, Any], path: str) -> pa.DataType:
-        name, logical = kind["type"], kind.get("logicalType")
+    def _complex(self, avro_type: Mapping[str, Any], path: str) -> pa.DataType:
+        name, logical = avro_type["type"], avro_type.get("logicalType")
         if logical == "decimal":
-            if kind["precision"] > MAX_DECIMAL_DIGITS:
+            if avro_type["precision"] > MAX_DECIMAL_DIGITS:
                 raise self._refused(path, f"at most {MAX_DECIMAL_DIGITS} digits can be kept")
-            return pa.decimal128(kind["precision"], kind.get("scale", 0))
+            return pa.decimal128(avro_type["precision"], avro_type.get("scale", 0))
         if known := self._logical.get(str(logical)):
             return known
         if logical is not None and logical.startswith(("timestamp", "local-timestamp", "time")):
             raise self._refused(path, f"{logical} cannot be kept exactly")
-        declared = self._declare(kind, name, path)
-        if "name" in kind:
-            self._declared[kind["name"]] = declared
+        declared = self._declare(avro_type, name, path)
+        if "name" in avro_type:
+            self._declared[avro_type["name"]] = declared
         return declared
 
-    def _declare(self, kind: Mapping[str, Any], name: Any, path: str) -> pa.DataType:
+    def _declare(self, avro_type: Mapping[str, Any], name: Any, path: str) -> pa.DataType:
         if name == "record":
-            fields = [(field["name"], self.of(field["type"], f"{path}.{field['name']}")) for field in kind["fields"]]
+            fields = [
+                (field["name"], self.of(field["type"], f"{path}.{field['name']}")) for field in avro_type["fields"]
+            ]
             return pa.struct([pa.field(field, item, nullable=nullable) for field, (item, nullable) in fields])
         if name == "array":
-            item, nullable = self.of(kind["items"], f"{path}[]")
+            item, nullable = self.of(avro_type["items"], f"{path}[]")
             return pa.list_(pa.field("element", item, nullable=nullable))
         if name == "map":
-            item, nullable = self.of(kind["values"], f"{path}[]")
+            item, nullable = self.of(avro_type["values"], f"{path}[]")
             return pa.map_(pa.string(), pa.field("value", item, nullable=nullable))
         if name == "enum":
             return pa.string()
         if name == "fixed":
-            return pa.binary(kind["size"])
+            return pa.binary(avro_type["size"])
         return self.of(name, path)[0]
 
     def _refused(self, path: str, why: str) -> InputError:
@@ -124,17 +126,17 @@ class _Types:
         )
 
 
-def plain(value: Any, kind: pa.DataType) -> Any:
+def plain(value: Any, avro_type: pa.DataType) -> Any:
     """As Arrow takes it: maps as pairs, UUIDs as text."""
     if value is None:
         return None
-    if pa.types.is_map(kind):
-        return [(name, plain(item, kind.item_type)) for name, item in value.items()]
-    if pa.types.is_list(kind):
-        return [plain(item, kind.value_type) for item in value]
-    if pa.types.is_struct(kind):
-        return {field.name: plain(value.get(field.name), field.type) for field in kind}
-    return str(value) if pa.types.is_string(kind) else value
+    if pa.types.is_map(avro_type):
+        return [(name, plain(item, avro_type.item_type)) for name, item in value.items()]
+    if pa.types.is_list(avro_type):
+        return [plain(item, avro_type.value_type) for item in value]
+    if pa.types.is_struct(avro_type):
+        return {field.name: plain(value.get(field.name), field.type) for field in avro_type}
+    return str(value) if pa.types.is_string(avro_type) else value
 
 
 _MAGIC = b"Obj\x01"

@@ -27,19 +27,19 @@ def schema_of(ddl: str) -> pa.Schema:
     return pa.schema([_field(column) for column in parse_ddl(ddl)])
 
 
-def ddl_of(kind: pa.DataType) -> str:
+def ddl_of(data_type: pa.DataType) -> str:
     """A type as DDL; `schema_of` makes the same of it again. Raises ValueError for one that DDL has no word for."""
-    if pa.types.is_decimal128(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_list(kind):
-        return f"array<{ddl_of(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{ddl_of(kind.key_type)},{ddl_of(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{quoted(field.name)}: {ddl_of(field.type)}' for field in kind)}>"
-    name = next((name for name, known in _ARROW.items() if known == kind), None)
+    if pa.types.is_decimal128(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    if pa.types.is_list(data_type):
+        return f"array<{ddl_of(data_type.value_type)}>"
+    if pa.types.is_map(data_type):
+        return f"map<{ddl_of(data_type.key_type)},{ddl_of(data_type.item_type)}>"
+    if pa.types.is_struct(data_type):
+        return f"struct<{','.join(f'{quoted(field.name)}: {ddl_of(field.type)}' for field in data_type)}>"
+    name = next((name for name, known in _ARROW.items() if known == data_type), None)
     if name is None:
-        raise ValueError(f"{kind} has no name in DDL")
+        raise ValueError(f"{data_type} has no name in DDL")
     return name
 
 
@@ -52,14 +52,14 @@ def _field(column: DdlColumn) -> pa.Field:
     return pa.field(column.name, _type(column.type), nullable=not column.required)
 
 
-def _type(kind: DdlType) -> pa.DataType:
-    if kind.name == "decimal":
-        return pa.decimal128(*kind.digits)
-    inside = [_field(column) for column in kind.fields]
-    if kind.name == "array":
+def _type(data_type: DdlType) -> pa.DataType:
+    if data_type.name == "decimal":
+        return pa.decimal128(*data_type.digits)
+    inside = [_field(column) for column in data_type.fields]
+    if data_type.name == "array":
         return pa.list_(inside[0])
-    if kind.name == "map":
+    if data_type.name == "map":
         return pa.map_(inside[0].type, inside[1])
-    if kind.name == "struct":
+    if data_type.name == "struct":
         return pa.struct(inside)
-    return _ARROW[kind.name]
+    return _ARROW[data_type.name]

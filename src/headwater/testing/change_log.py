@@ -91,7 +91,7 @@ class ChangeLog:
         self._add("t", None, None, None)
 
     def snapshot(self) -> None:
-        """Read every row, as a snapshot does: all of them at one place in the log."""
+        """Read every row, as a snapshot does: all of them at one position in the log."""
         self._lsn += 10
         for key, (note, body) in self.rows.items():
             self._add("r", key, note, body, step=0)

@@ -58,7 +58,7 @@ def test_rows_that_are_read_here_reject_by_their_split_without_a_session():
     watched = replace(rows, rejects=collector)
     for _ in range(2):  # two sinks
         assert sum(batch.num_rows for batch in chain.from_iterable(watched.read_splits())) == 4
-    assert [reject.place[COPY] for reject in collector.rejects()] == [1, 2]
+    assert [reject.location[COPY] for reject in collector.rejects()] == [1, 2]
     assert repr(watched) == repr(rows)
 
 
@@ -69,7 +69,7 @@ def test_what_a_task_of_an_earlier_attempt_sends_is_not_counted(spark):
     reject_in_tasks(spark, earlier, ["a", "b"])
     assert later.rejects() == []
     reject_in_tasks(spark, later, ["b", "b", "c"])
-    assert [reject.place["row"] for reject in later.rejects()] == ["b", "c"]
+    assert [reject.location["row"] for reject in later.rejects()] == ["b", "c"]
     assert RejectCollector(10, "w", accumulator).rejects() == []
 
 

@@ -60,7 +60,7 @@ class PickySource:
     def replay(self, rejects: Sequence[Reject], _mark: object):
         """As if notes had been mended since, but for the hopeless."""
         notes = [text if "hopeless" in (text := reject.payload.decode()) else f"mended {text}" for reject in rejects]
-        ids = [reject.place["row"] for reject in rejects]
+        ids = [reject.location["row"] for reject in rejects]
         table = pa.table({"id": pa.array(ids, pa.int32()), "note": notes})
         split = PickySplit(MemorySplit.of(table), rejects[0].stream)
         yield [Rows(rejects[0].stream, table.schema, splits=(split,))]
@@ -222,7 +222,7 @@ def test_rejects_can_be_looked_at(picky):
     assert picky.stored() == []
     picky.insert("a", "bad 1", "bad 2")
     picky.run()
-    assert [(one.reject.place, one.reject.payload) for one in picky.stored()] == [
+    assert [(one.reject.location, one.reject.payload) for one in picky.stored()] == [
         ({"row": 2}, b"bad 1"),
         ({"row": 3}, b"bad 2"),
     ]

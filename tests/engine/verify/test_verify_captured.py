@@ -1,4 +1,4 @@
-"""Captured tables compared at one place in the log, while writers and another process's cycles go on."""
+"""Captured tables compared at one LSN, while writers and another process's cycles go on."""
 
 from __future__ import annotations
 

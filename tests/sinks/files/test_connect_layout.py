@@ -194,7 +194,7 @@ def test_what_has_no_line_is_set_aside_and_the_rest_lands(tmp_path, fields, valu
     assert target.land(attempt, rows).rows == 2
     (reject,) = rejects.rejects
     assert reason in reject.reason
-    assert json.loads(str(reject.place["row"])) == {"kafka_partition": 0, "kafka_offset": 1}
+    assert json.loads(str(reject.location["row"])) == {"kafka_partition": 0, "kafka_offset": 1}
     assert b'{"n":1}' in next(iter(files(tmp_path).values()))
     with pytest.raises(ValueNotKept, match=reason):
         land(target, table)

@@ -55,7 +55,7 @@ def test_a_column_of_arrays_does_not_need_the_strict_parser_for_every_event():
     decoders: list[ShapeDecoder] = []
 
     def decoder(types: Mapping[str, FieldType]) -> ShapeDecoder:
-        decoders.append(ShapeDecoder(layout.with_kinds(types), stream.table, stream.key, stream.settings))
+        decoders.append(ShapeDecoder(layout.with_field_types(types), stream.table, stream.key, stream.settings))
         return decoders[-1]
 
     rejects: list[str] = []

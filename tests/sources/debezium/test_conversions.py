@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headwater.model.rows import position
 from headwater.sources.debezium import conversions
 from headwater.sources.debezium import conversions as to
-from headwater.sources.debezium.column_types import convert_exact, field_type
-from headwater.sources.debezium.positions import places, positions
+from headwater.sources.debezium.column_types import convert_exact, field_type_of
+from headwater.sources.debezium.positions import log_positions, positions
 from headwater.sources.objects.formats.debezium import line_of
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, with_schema
 
@@ -38,12 +38,12 @@ def test_decimals_of_every_size(numbers, scale):
 
 @given(st.binary(min_size=1, max_size=20), st.integers(1, 38))
 def test_bytes_that_are_longer_than_they_need_be_are_the_same_number(data, precision):
-    kind = field_type(
+    field_type = field_type_of(
         field("v", "bytes", "a.Decimal", parameters={"scale": "0", "connect.decimal.precision": str(precision)})
     )
     number = int.from_bytes(data, "big", signed=True)
     array = pa.array([base64.b64encode(data).decode(), None, unscaled(1)])
-    converted, bad = convert_exact(kind, array)
+    converted, bad = convert_exact(field_type, array)
     if abs(number) < 10**precision:
         assert (converted.to_pylist(), bad) == ([Decimal(number), None, Decimal(1)], [])
     else:
@@ -103,7 +103,7 @@ def test_positions_are_those_of_the_model(logged):
         "lsn": pa.array([own for _, _, own, _ in logged], pa.int64()),
     }
     reads = pa.array([read for *_, read in logged]).to_numpy(zero_copy_only=False)
-    packed, bad = positions(*places("postgresql", source), reads)
+    packed, bad = positions(*log_positions("postgresql", source), reads)
     assert not bad.any()
     assert [int(one) for one in packed.to_pylist()] == [
         position(lsn if commit is None else commit, 2 * (own or 0) + (not read)) for commit, lsn, own, read in logged

@@ -207,7 +207,7 @@ def test_positions_of_mysql():
 def test_an_event_without_a_place_in_the_log_is_a_reject(source):
     decoded = Stream("id bigint", key=["id"]).poll(messages_of([{"value": event("c", {"id": 1}, **source)}]))
     ((_, reason),) = decoded.rejected
-    assert reason.startswith("source: no place in the log")
+    assert reason.startswith("source: no position in the log")
 
 
 def test_mysql_deletes_of_one_place_are_read_where_no_column_of_theirs_is_known():

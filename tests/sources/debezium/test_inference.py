@@ -23,7 +23,7 @@ def change(kind: dict, value: object, number: int = 1) -> dict:
     return {"value": with_schema([ID, kind], event("c", {"id": number, "v": value}))}
 
 
-def kinds(stream: Stream) -> dict[str, str]:
+def seen_types(stream: Stream) -> dict[str, str]:
     return {name: kind for name, (_, kind) in stream.columns.items()}
 
 
@@ -45,14 +45,14 @@ def test_a_wider_type_widens_the_column_and_older_events_still_fit(narrow, wide,
     value = {"int": 7, "float": 1.5, "array<int>": [7]}.get(before, "AQ==")
     stream = Stream(key=["id"])
     stream.look(messages_of([change(narrow, value)]))
-    assert kinds(stream)["v"] == before
+    assert seen_types(stream)["v"] == before
     both = messages_of([change(narrow, value, 1), change(wide, value, 2), change(narrow, value, 3)])
     decoded = rows(stream.poll(both))
-    assert kinds(stream)["v"] == after
+    assert seen_types(stream)["v"] == after
     assert [row["id"] for row in decoded] == [1, 2, 3]  # in the order of the messages
     assert decoded[0]["v"] == decoded[1]["v"] == decoded[2]["v"]
     stream.look(messages_of([change(narrow, value)]))
-    assert kinds(stream)["v"] == after  # never narrower again
+    assert seen_types(stream)["v"] == after  # never narrower again
 
 
 CHANGES = [
@@ -77,11 +77,11 @@ def test_with_new_column_the_values_go_on_in_a_column_of_the_new_type():
     stream = Stream(key=["id"], type_changes="new_column")
     stream.look(messages_of([change(field("v", "int32"), 1)]))
     old, new = rows(stream.poll(messages_of([change(field("v", "int32"), 1), change(field("v", "string"), "x", 2)])))
-    assert kinds(stream) == {"id": "int", "v": "int", "v__string": "string"}
+    assert seen_types(stream) == {"id": "int", "v": "int", "v__string": "string"}
     assert (old["v"], old["v__string"]) == (1, None)
     assert (new["v"], new["v__string"]) == (None, "x")
     stream.look(messages_of([change(decimal(9, 2), "AQ==")]))
-    assert kinds(stream)["v__decimal_9_2"] == "decimal(9,2)"
+    assert seen_types(stream)["v__decimal_9_2"] == "decimal(9,2)"
 
 
 def test_a_dropped_column_stays_and_a_renamed_one_is_new():
@@ -89,7 +89,7 @@ def test_a_dropped_column_stays_and_a_renamed_one_is_new():
     stream.look(messages_of([change(field("v", "int32"), 1)]))
     value = with_schema([ID, field("w", "int32")], event("c", {"id": 1, "w": 5}))
     (row,) = rows(stream.poll(messages_of([{"value": value}])))
-    assert kinds(stream) == {"id": "int", "v": "int", "w": "int"}
+    assert seen_types(stream) == {"id": "int", "v": "int", "w": "int"}
     assert (row["v"], row["w"]) == (None, 5)
 
 
@@ -182,14 +182,14 @@ VALUES = st.one_of(
 )
 
 
-def without_whole_doubles(kinds):
+def without_whole_doubles(seen_types):
     """Whole numbers that a double holds make no difference beside doubles: the column is a double either way."""
-    return {name: seen - {"bigint"} if "double" in seen else seen for name, seen in kinds.items()}
+    return {name: seen - {"bigint"} if "double" in seen else seen for name, seen in seen_types.items()}
 
 
 def test_a_whole_number_that_no_double_holds_is_seen_among_fractions():
     seen = Rows.seen([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
-    assert seen.kinds == {"a": {"double", "long bigint"}}
+    assert seen.seen_types == {"a": {"double", "long bigint"}}
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
@@ -198,5 +198,5 @@ def test_kinds_found_by_arrow_are_those_found_one_by_one(values):
     quickly = Rows.seen([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(values)])
     exactly: dict = {}
     observe([json.dumps(row).encode() for row in values], exactly)
-    assert without_whole_doubles(quickly.kinds) == without_whole_doubles(exactly)
+    assert without_whole_doubles(quickly.seen_types) == without_whole_doubles(exactly)
     assert quickly.tables == {f"t{n}" for n in range(len(values))}

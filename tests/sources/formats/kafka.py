@@ -122,9 +122,9 @@ def inferred(settings: SourceSettings, messages: Sequence[TestMessage], known: S
         return StreamState(columns=columns or known.columns, key_positions=positions(key or known.key))
     if kafka.format != "json" or kafka.schema is not None:
         return known
-    kinds: dict[str, set[str]] = {}
-    infer_values((one.value() for one in messages), kinds)
-    columns = with_new(known.columns, kinds)
+    seen_types: dict[str, set[str]] = {}
+    infer_values((one.value() for one in messages), seen_types)
+    columns = with_new(known.columns, seen_types)
     if not columns:
         raise InputError(f"{TOPIC}: no message of the window is a JSON object with a field")
     check_names(TOPIC, columns, reserved)
@@ -137,8 +137,8 @@ def as_reject(message: TestMessage) -> Reject:
     more["headers"] = [[name, _base64(value)] for name, value in message.headers()]
     if message.value() is None:
         more["tombstone"] = True
-    place: dict[str, str | int] = {"topic": TOPIC, "partition": 0, "offset": message.offset()}
-    return Reject(TOPIC, place, "", message.value() or b"", more)
+    location: dict[str, str | int] = {"topic": TOPIC, "partition": 0, "offset": message.offset()}
+    return Reject(TOPIC, location, "", message.value() or b"", more)
 
 
 def _read(case: Case, rows: Any, messages: Sequence[TestMessage]) -> Iterator[tuple[str, Outcome]]:
@@ -156,7 +156,7 @@ def _read(case: Case, rows: Any, messages: Sequence[TestMessage]) -> Iterator[tu
     batch = split.decoding.decoder().batch(crowd, rejects.append)  # type: ignore[attr-defined]
     for turn in range(_CROWD if messages else 0):
         begin, end = turn * len(messages), (turn + 1) * len(messages)
-        some = [reject for reject in rejects if begin <= int(reject.place["offset"]) < end]
+        some = [reject for reject in rejects if begin <= int(reject.location["offset"]) < end]
         mine = [] if batch is None else [batch.filter(pa.compute.is_in(batch[_OFFSET], pa.array(range(begin, end))))]
         yield f"in a crowd, turn {turn}", outcome_of(case, rows, mine, some, messages, begin)
 
@@ -178,12 +178,12 @@ def outcome_of(
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema == schema
-        for place in range(batch.num_rows):
-            row = tuple(value_of(batch[name][place]) for name in case.shows or content)
-            rows_by_number[batch[_OFFSET][place].as_py() - begin] = row
+        for location in range(batch.num_rows):
+            row = tuple(value_of(batch[name][location]) for name in case.shows or content)
+            rows_by_number[batch[_OFFSET][location].as_py() - begin] = row
     reasons: dict[int | None, str] = {}
     for reject in rejects:
-        number = int(reject.place["offset"]) - begin
+        number = int(reject.location["offset"]) - begin
         assert reject.payload == (messages[number].value() or b"")
         assert number not in rows_by_number
         reasons[number + 1] = reject.reason

@@ -73,9 +73,9 @@ class Bookmarks:
 def outcomes(case: Case, folder: Path) -> Iterator[tuple[str, Outcome]]:
     """Of an object by itself, then of each of several."""
     for copies in ("1", "123"):
-        place = folder / copies
-        place.mkdir()
-        yield from _read(case, place, copies)
+        location = folder / copies
+        location.mkdir()
+        yield from _read(case, location, copies)
 
 
 def _read(case: Case, folder: Path, copies: str) -> Iterator[tuple[str, Outcome]]:
@@ -162,14 +162,14 @@ def _outcomes(case: Case, rows: Any, *, alone: bool = False) -> dict[str, Outcom
         for batch in sent.read(rejects.append):
             batch.validate(full=True)
             assert batch.schema == schema
-            for place in range(batch.num_rows):
-                row = tuple(value_of(batch[name][place]) for name in case.shows or content)
-                mine = rows_by_url.setdefault(batch[_URL][place].as_py(), {})
-                assert batch[_ROW][place].as_py() not in mine
-                mine[batch[_ROW][place].as_py()] = row
+            for location in range(batch.num_rows):
+                row = tuple(value_of(batch[name][location]) for name in case.shows or content)
+                mine = rows_by_url.setdefault(batch[_URL][location].as_py(), {})
+                assert batch[_ROW][location].as_py() not in mine
+                mine[batch[_ROW][location].as_py()] = row
     reasons: dict[str, dict[int | None, str]] = {}
     for reject in rejects:
-        url, number = str(reject.place["object"]), reject.place.get("row")
+        url, number = str(reject.location["object"]), reject.location.get("row")
         assert number is None or number not in rows_by_url.get(url, {})
         if alone:
             _check_payload(case, reject)
@@ -185,7 +185,7 @@ def _outcomes(case: Case, rows: Any, *, alone: bool = False) -> dict[str, Outcom
 
 def _check_payload(case: Case, reject: Reject) -> None:
     """A reject of a line holds its bytes, one of an object how it begins."""
-    last, number = case.windows[-1], reject.place.get("row")
+    last, number = case.windows[-1], reject.location.get("row")
     assert bool(reject.part) == (number is None)
     if number is None:
         assert reject.payload == file_of(case, last)[1][:_MAX_PREVIEW]

@@ -85,7 +85,7 @@ def test_bytes_that_are_no_such_record_are_rejects(kafka: KafkaForTests, folder:
     good, tombstone = poller.poll()
     assert good == ROW
     assert set(tombstone.values()) == {None}
-    assert [reject.place["offset"] for reject in poller.rejects] == [1, 2, 3]
+    assert [reject.location["offset"] for reject in poller.rejects] == [1, 2, 3]
     assert "1 bytes are left over" in poller.rejects[2].reason
 
 

@@ -117,7 +117,7 @@ def test_rejects_are_whole_messages_and_can_be_tried_again(kafka: KafkaForTests)
     )
     poller = Poller(kafka.brokers, topic, format="debezium", schema="id int, day date", metadata=["offset"])
     assert [row["id"] for row in poller.poll()] == [1]
-    assert [(one.place["offset"], one.reason.partition(":")[0]) for one in poller.rejects] == [
+    assert [(one.location["offset"], one.reason.partition(":")[0]) for one in poller.rejects] == [
         (1, "day"),
         (2, "no change event"),
     ]
@@ -127,7 +127,7 @@ def test_rejects_are_whole_messages_and_can_be_tried_again(kafka: KafkaForTests)
         assert rows.changes is not None
         (row,) = other.table(rows).to_pylist()
     assert (row["id"], row["day"], row["_old_key"], row["kafka_offset"]) == (2, 10**7, "[1]", 1)
-    assert [one.place["offset"] for one in other.rejects] == [2]
+    assert [one.location["offset"] for one in other.rejects] == [2]
 
 
 def test_topics_without_a_change_bring_no_stream(kafka: KafkaForTests):

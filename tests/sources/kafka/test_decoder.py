@@ -13,7 +13,7 @@ def test_bad_messages_in_a_topic_are_rejects_with_their_place_and_the_rest_are_r
     poller = Poller(kafka.brokers, topic, schema="id bigint", metadata=["partition", "offset"])
     rows = {(row["kafka_partition"], row["kafka_offset"]): row["id"] for row in poller.poll()}
     assert rows == {(0, 0): 1, (0, 2): 2, (0, 4): None, (1, 1): 3}
-    places = {(r.place["partition"], r.place["offset"]): (r.payload, r.reason) for r in poller.rejects}
+    places = {(r.location["partition"], r.location["offset"]): (r.payload, r.reason) for r in poller.rejects}
     assert places == {
         (0, 1): (b"oops", "no JSON: Expecting value at character 0"),
         (0, 3): (b'{"id": "x"}', "id: expected a number, found the text 'x'"),

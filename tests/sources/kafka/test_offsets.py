@@ -66,11 +66,11 @@ def test_text_that_is_none_and_keys_that_are_none_are_set_aside_with_all_they_ha
     send(kafka.brokers, topic, [b"c"], key=b"\xff")
     poller = Poller(kafka.brokers, topic, metadata=["key", "offset"])
     assert [(row["value"], row["kafka_offset"]) for row in poller.poll()] == [("a", 0), ("b", 2)]
-    value, key = sorted(poller.rejects, key=lambda reject: reject.place["offset"])
-    assert (value.place, value.payload) == ({"topic": topic, "partition": 0, "offset": 1}, b"\xff\xfe")
+    value, key = sorted(poller.rejects, key=lambda reject: reject.location["offset"])
+    assert (value.location, value.payload) == ({"topic": topic, "partition": 0, "offset": 1}, b"\xff\xfe")
     assert value.reason == "not UTF-8 at byte 0"
     assert value.more == {"key": "aw==", "headers": [["n", "dg=="]], "timestamp": 5}
-    assert (key.place["offset"], key.reason) == (3, "key: not UTF-8; write key_as: binary")
+    assert (key.location["offset"], key.reason) == (3, "key: not UTF-8; write key_as: binary")
 
 
 def test_rejects_are_decoded_again_under_other_settings(kafka: KafkaForTests):
@@ -222,8 +222,8 @@ def test_fair_shares_never_exceed_the_limit_and_always_move():
     for limit in range(1, 220):
         shares = fair_shares(available, limit)
         assert sum(shares.values()) == min(limit, 208)
-        assert all(shares[place] <= available[place] for place in places)
-        large = [shares[place] for place in places if shares[place] < available[place]]
+        assert all(shares[location] <= available[location] for location in places)
+        large = [shares[location] for location in places if shares[location] < available[location]]
         assert max(shares.values()) - min(large, default=max(shares.values())) <= 1
 
 

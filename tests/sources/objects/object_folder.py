@@ -117,7 +117,7 @@ class ObjectFolder:
     def reasons(self) -> dict[tuple, str]:
         """What the rejects say, by object and row (None: the whole object)."""
         start = len(self.container.address)
-        return {(str(r.place["object"])[start:], r.place.get("row")): r.reason for r in self.rejects}
+        return {(str(r.location["object"])[start:], r.location.get("row")): r.reason for r in self.rejects}
 
 
 def _version(key: str, data: bytes) -> ObjectVersion:

@@ -53,7 +53,7 @@ def test_rows_come_back_from_their_own_bytes_with_their_place(folder: ObjectFold
     ddl = "z string, a {}" if "csv" in kind else "a {}"
     folder.rows(schema=ddl.format("bigint"), **kind)
     before = list(folder.rejects)
-    assert [r.place["row"] for r in before] == [3]
+    assert [r.location["row"] for r in before] == [3]
     (folder.container.folder / "k").unlink()
 
     rows, rejects = replayed(folder, schema=ddl.format("string"), **kind)
@@ -88,7 +88,7 @@ def test_whole_objects_are_read_as_they_are_now(folder: ObjectFolder):
 
     rows, rejects = replayed(folder, schema="a bigint")
     assert [(row["a"], row["n"]) for row in rows] == [(1, 1), (3, 3)]
-    by_row = {(r.place["object"].rpartition("/")[2], r.place.get("row")): r for r in rejects}
+    by_row = {(r.location["object"].rpartition("/")[2], r.location.get("row")): r for r in rejects}
     assert set(by_row) == {("broken", None), ("gone", None), ("mended", 2)}
     assert by_row["broken", None].id == before["broken"]
     assert by_row["gone", None].id == before["gone"]
@@ -124,7 +124,9 @@ def test_a_row_group_is_read_again(folder: ObjectFolder):
     assert replayed(folder, columns, format="parquet")[1][0].id == folder.rejects[0].id
     folder.put("x", content)
     etag = folder.container.stat("x").etag
-    folder.rejects = [Reject("things", r.place, r.reason, r.payload, {**r.more, "etag": etag}) for r in folder.rejects]
+    folder.rejects = [
+        Reject("things", r.location, r.reason, r.payload, {**r.more, "etag": etag}) for r in folder.rejects
+    ]
     rows, rejects = replayed(folder, columns, format="parquet")
     assert [(row["a"], row["n"]) for row in rows] == [(n, n + 1) for n in range(3000, 4000)]
     assert rejects == []

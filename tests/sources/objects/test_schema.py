@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.errors import InputError
 from headwater.model.position.stream_state import StreamState
-from headwater.sources.json.columns import guessed_kinds, infer_values, observe, with_new
+from headwater.sources.json.columns import guess_types, infer_values, observe, with_new
 from headwater.sources.objects.content import ReadSettings
-from headwater.sources.objects.formats.csv import kinds_of
+from headwater.sources.objects.formats.csv import types_of
 from headwater.sources.objects.formats.json import infer_json
 from headwater.sources.objects.schema import infer_state
 from headwater.sources.objects.tuning import Tuning
@@ -111,9 +111,9 @@ def test_many_objects_at_once_have_the_kinds_that_each_row_has(contents: list[by
     expected: dict[str, set[str]] = {}
     for content in contents:
         observe(content.split(b"\n"), expected)
-    kinds = infer_json(contents, "lines", 1 << 20)
-    assert with_new({}, kinds) == with_new({}, {name: expected[name] for name in kinds})
-    assert {name for name, seen in kinds.items() if seen} == {name for name, seen in expected.items() if seen}
+    seen_types = infer_json(contents, "lines", 1 << 20)
+    assert with_new({}, seen_types) == with_new({}, {name: expected[name] for name in seen_types})
+    assert {name for name, seen in seen_types.items() if seen} == {name for name, seen in expected.items() if seen}
 
 
 numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
@@ -136,14 +136,14 @@ def test_numbers_are_doubles_only_if_doubles_represent_every_digit(values: list[
 
 def test_texts_of_many_digits_do_not_need_the_strict_parser():
     row = b'{"a": 1234567890123456789, "b": "9999999999999999", "c": 1.5, "d": "0000000e-1234-4000-8000-00000000000e"}'
-    assert guessed_kinds(row + b"\n", 1) == {"a": {"long bigint"}, "b": {"string"}, "c": {"double"}, "d": {"string"}}
-    assert guessed_kinds(b'{"a": 1.2345678901234567}\n', 1) is None
+    assert guess_types(row + b"\n", 1) == {"a": {"long bigint"}, "b": {"string"}, "c": {"double"}, "d": {"string"}}
+    assert guess_types(b'{"a": 1.2345678901234567}\n', 1) is None
 
 
 @given(st.lists(st.text(st.sampled_from("0123456789.-+e"), max_size=6) | st.floats().map(repr), min_size=1, max_size=3))
 def test_numbers_found_in_csv_are_written_like_that(texts: list[str]):
-    kinds = kinds_of(pa.array([text.encode() for text in texts], pa.binary()))
-    if kinds & {"bigint", "double", "long bigint"}:
+    seen_types = types_of(pa.array([text.encode() for text in texts], pa.binary()))
+    if seen_types & {"bigint", "double", "long bigint"}:
         for text in texts:
             assert text in {repr(float(text)), str(int(float(text))) if "." not in text and "e" not in text else ""}
 

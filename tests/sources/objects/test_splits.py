@@ -84,7 +84,7 @@ def test_rejects_of_pieces_know_their_line_in_the_object(folder: ObjectFolder):
     folder.put("x", b"".join(content))
     rows = folder.rows(schema="a bigint", split_bytes=7_000)
     assert sorted(row["a"] for row in rows) == [n for n in range(5000) if n not in bad or n == 0]
-    assert [(r.place["row"], r.payload) for r in folder.rejects] == [(n + 1, b'{"a": "%d"}' % n) for n in bad[1:]]
+    assert [(r.location["row"], r.payload) for r in folder.rejects] == [(n + 1, b'{"a": "%d"}' % n) for n in bad[1:]]
 
 
 def test_a_line_longer_than_several_pieces_is_one_row(folder: ObjectFolder):

@@ -348,19 +348,19 @@ def test_a_window_ends_where_somebody_compares(sql, database):
         other.settings = follower.settings
         other.restart()
         sql("INSERT INTO orders VALUES (1, 'before', 1)")
-        with other.source.meet() as meeting:
+        with other.source.comparison_point() as point:
             sql("INSERT INTO orders VALUES (2, 'after', 1)")
-            assert meeting.standing(follower.mark) == "before"
+            assert point.standing(follower.mark) == "before"
             follower.cycle()
-            assert meeting.standing(follower.mark) == "here"
-            (comparison,) = meeting.compared(follower.mark)
+            assert point.standing(follower.mark) == "here"
+            (comparison,) = point.compared(follower.mark)
             there = [
                 row["id"] for split in comparison.rows.splits for batch in split.read() for row in batch.to_pylist()
             ]
             assert there == [row["id"] for row in follower.table("public.orders")] == [1]
             follower.catch_up()
-            assert meeting.standing(follower.mark) == "past"
-            assert meeting.compared(follower.mark)
+            assert point.standing(follower.mark) == "past"
+            assert point.compared(follower.mark)
 
 
 def test_quiet_polls_ask_little_and_find_nothing(sql, database):

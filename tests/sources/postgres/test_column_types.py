@@ -8,7 +8,7 @@ import pytest
 from headwater.config.sources.postgres import PostgresSourceSettings
 from headwater.model.secret import Secret
 from headwater.pg.connection import PostgresSession
-from headwater.sources.postgres.catalog import Kinds, Layout, WalColumn, tables_of
+from headwater.sources.postgres.catalog import ColumnTypes, Layout, WalColumn, tables_of
 
 COLUMNS = {
     "int2": "int32", "int4": "int32", "int8": "int64", "bool": "bool", "real": "float32", "float8": "float64",
@@ -54,9 +54,9 @@ def layout_of(session) -> Layout:
 def test_every_type_has_its_kind_and_domains_that_of_their_base(session):
     layout = layout_of(session)
     session.asked = 0
-    kinds = Kinds(session)
-    assert dict(zip(COLUMNS, kinds.of(layout, ()), strict=True)) == COLUMNS
-    assert kinds.of(layout, ()) == tuple(COLUMNS.values())
+    column_types = ColumnTypes(session)
+    assert dict(zip(COLUMNS, column_types.of(layout, ()), strict=True)) == COLUMNS
+    assert column_types.of(layout, ()) == tuple(COLUMNS.values())
     assert session.asked == 1
 
 
@@ -64,25 +64,25 @@ def test_types_of_postgresql_itself_are_not_asked_for(session):
     """A poll that finds such tables alone costs no query."""
     session.asked = 0
     columns = tuple(WalColumn(f"c{oid}", oid, -1, in_identity=False) for oid in (20, 25, 3802, 1007))
-    assert Kinds(session).of(Layout(1, "s", "t", "d", columns), ()) == ("int64", "string", "string", "string")
+    assert ColumnTypes(session).of(Layout(1, "s", "t", "d", columns), ()) == ("int64", "string", "string", "string")
     assert session.asked == 0
 
 
 def test_columns_that_are_wanted_as_text_are_text(session):
     layout = layout_of(session)
-    assert Kinds(session).of(layout, ("c0", "c27"))[0] == "string"
-    assert Kinds(session).of(layout, ("c0", "c27"))[27] == "string"
+    assert ColumnTypes(session).of(layout, ("c0", "c27"))[0] == "string"
+    assert ColumnTypes(session).of(layout, ("c0", "c27"))[27] == "string"
 
 
 def test_a_type_that_is_gone_counts_as_text(session):
     """The log still speaks of it; its texts it has, and the catalog knows nothing of it any more."""
     unknown = Layout(1, "s", "t", "d", (WalColumn("a", 4_000_000_000, -1, in_identity=False),))
-    assert Kinds(session).of(unknown, ()) == ("string",)
-    assert Kinds(session).declared(unknown) == ("type 4000000000",)
+    assert ColumnTypes(session).of(unknown, ()) == ("string",)
+    assert ColumnTypes(session).declared(unknown) == ("type 4000000000",)
 
 
 def test_a_type_is_declared_as_the_server_writes_it(session):
-    declared = dict(zip(COLUMNS, Kinds(session).declared(layout_of(session)), strict=True))
+    declared = dict(zip(COLUMNS, ColumnTypes(session).declared(layout_of(session)), strict=True))
     assert declared["numeric(12,2)"] == "numeric(12,2)"
     assert declared["char(5)"] == "character(5)"
     assert declared["list_price"] == "list_price"

@@ -38,5 +38,5 @@ def payloads(rejects: Sequence[Reject]) -> list[dict]:
     return [json.loads(reject.payload) for reject in rejects]
 
 
-def places(rejects: Sequence[Reject]) -> list[dict]:
-    return [{**reject.place, "row": json.loads(reject.place["row"])} for reject in rejects]
+def locations(rejects: Sequence[Reject]) -> list[dict]:
+    return [{**reject.location, "row": json.loads(reject.location["row"])} for reject in rejects]

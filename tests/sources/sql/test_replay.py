@@ -72,7 +72,7 @@ def test_a_row_mended_in_place_comes_and_the_others_are_the_same_rejects(keyed):
     keyed.execute("UPDATE t SET n = 7 WHERE id = 7")
     rows, again = keyed.replay(rejects)
     assert ids(rows) == [7]
-    assert {reject.id for reject in again} == {one.id for one in rejects if '"id": 7' not in one.place["row"]}
+    assert {reject.id for reject in again} == {one.id for one in rejects if '"id": 7' not in one.location["row"]}
 
 
 def test_other_settings_bring_rows_that_nobody_touched(keyed):
@@ -84,7 +84,7 @@ def test_other_settings_bring_rows_that_nobody_touched(keyed):
 
 
 def test_only_the_rejects_that_are_asked_for_are_read(keyed):
-    some = [one for one in keyed.rejects() if '"id": 3' in one.place["row"]]
+    some = [one for one in keyed.rejects() if '"id": 3' in one.location["row"]]
     assert ids(keyed.replay(some, as_text=["n"])[0]) == [3]
 
 

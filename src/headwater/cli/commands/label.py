@@ -46,13 +46,13 @@ def label(
         pipeline = find_pipeline(project, name, file)
         written = pipeline.label(text)
         if wait:
-            out.say(f"{name}: {text} is at {written.place}; waiting for the run to land it")
+            out.say(f"{name}: {text} is at {written.lsn}; waiting for the run to land it")
         landed = _wait_until_landed(written, seconds if wait else 0.0)
     if landed:
         message = f"{name}: {text} landed, and tables have the tag; headwater history {name} lists exceptions"
     else:
-        message = f"{name}: {text} is at {written.place}; the next run that reaches it lands it"
-    out.value({"pipeline": name, "label": text, "place": written.place, "landed": landed}, message)
+        message = f"{name}: {text} is at {written.lsn}; the next run that reaches it lands it"
+    out.value({"pipeline": name, "label": text, "place": written.lsn, "landed": landed}, message)
     if wait and not landed:
         raise typer.Exit(_NOT_LANDED)
 

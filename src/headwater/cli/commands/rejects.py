@@ -70,7 +70,7 @@ def show(
     lines = [
         f"id          {entry.reject.id}",
         f"stream      {entry.reject.stream}",
-        *(f"{key:<11} {value}" for key, value in entry.reject.place.items()),
+        *(f"{key:<11} {value}" for key, value in entry.reject.location.items()),
         f"rejected    {entry.set_aside_at:%Y-%m-%d %H:%M:%S} UTC, by run {entry.run}, in {entry.table}",
         f"reason      {entry.reject.reason}",
         *(f"{key:<11} {value}" for key, value in entry.reject.more.items()),
@@ -148,7 +148,7 @@ def _json(entry: StoredReject) -> dict[str, Json]:
     return {
         "id": entry.reject.id,
         "stream": entry.reject.stream,
-        **entry.reject.place,
+        **entry.reject.location,
         "reason": entry.reject.reason,
         "payload": base64.b64encode(entry.reject.payload).decode(),
         "text": _text(entry.reject.payload),
@@ -160,7 +160,7 @@ def _json(entry: StoredReject) -> dict[str, Json]:
 
 
 def _position(entry: StoredReject) -> str:
-    return ", ".join(f"{key} {value}" for key, value in entry.reject.place.items() if value != entry.reject.stream)
+    return ", ".join(f"{key} {value}" for key, value in entry.reject.location.items() if value != entry.reject.stream)
 
 
 def _short_reason(entry: StoredReject) -> str:

@@ -67,7 +67,7 @@ class _Replay:
 
     def replay(self, stored: Sequence[StoredReject]) -> None:
         """Rejects that one landing in each of their sinks can take."""
-        pipeline, sink_id = self._pipeline, stored[0].reject.place.get(SINK)
+        pipeline, sink_id = self._pipeline, stored[0].reject.location.get(SINK)
         sinks = [sink for sink in pipeline.sinks() if sink_id in (None, sink.id)]
         if not sinks:
             raise InputError(
@@ -119,7 +119,7 @@ def _groups(stored: Sequence[StoredReject]) -> list[list[StoredReject]]:
     """Those of the source together; those of a sink by stream and columns."""
     groups: dict[tuple[object, ...], list[StoredReject]] = {}
     for one in stored:
-        sink_id = one.reject.place.get(SINK)
+        sink_id = one.reject.location.get(SINK)
         group = () if sink_id is None else (sink_id, one.reject.stream, sink_schema(one.reject))
         groups.setdefault(group, []).append(one)
     return list(groups.values())

@@ -119,22 +119,22 @@ def numbered_copies(collected: Mapping[tuple[int, str], Reject], window: str) ->
     """One reject per row. Rows that nothing but a count of copies tells apart are counted on through all splits:
     so they have the same ids however the window is cut, and others than their like in another window.
     """
-    rejects = {one.id: one for one in collected.values() if COPY not in one.place or "window" in one.place}
+    rejects = {one.id: one for one in collected.values() if COPY not in one.location or "window" in one.location}
     copies: Counter[str] = Counter()
     for (_, id_), one in sorted(collected.items(), key=lambda item: item[0]):
         if id_ not in rejects:
-            alike = replace(one, place={name: value for name, value in one.place.items() if name != COPY})
+            alike = replace(one, location={name: value for name, value in one.location.items() if name != COPY})
             copies[alike.id] += 1
-            apart = replace(alike, place={**alike.place, "window": window, COPY: copies[alike.id]})
+            apart = replace(alike, location={**alike.location, "window": window, COPY: copies[alike.id]})
             rejects[apart.id] = apart
     return list(rejects.values())
 
 
 def too_many(limit: int, reject: Reject) -> TooManyRejects:
     """G8 has a limit: a stream that is mostly rejects is a mistake in the settings, not in the rows."""
-    place = ", ".join(f"{name} {value}" for name, value in reject.place.items())
+    location = ", ".join(f"{name} {value}" for name, value in reject.location.items())
     return TooManyRejects(
         f"{reject.stream}: more than {limit} row{'s' if limit != 1 else ''} of this window cannot be kept exactly, "
-        f"among them {place}: {reject.reason}",
+        f"among them {location}: {reject.reason}",
         hint="correct the settings (format, schema) or the source; raise max_rejects: to land the others",
     )

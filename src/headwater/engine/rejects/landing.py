@@ -96,7 +96,7 @@ class AttemptRejects(RejectCollector):
         part = hashlib.sha256("".join(sorted(reject.id for reject in rejects)).encode()).hexdigest()[:24]
         own = replace(attempt, window=replace(attempt.window, part=part), progress=lambda _: None)
         landing = self._sink().land(own, reject_rows(stream, rejects, attempt))
-        by_sink = Counter(str(reject.place[SINK]) for reject in rejects if SINK in reject.place)
+        by_sink = Counter(str(reject.location[SINK]) for reject in rejects if SINK in reject.location)
         return replace(landing, window=attempt.window.id, proof={**landing.proof, BY_SINK: dict(by_sink)})
 
 

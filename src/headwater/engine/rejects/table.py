@@ -18,7 +18,7 @@ from headwater.sinks.rejects import row_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Besides these there is a column for each part of a reject's place: topic, partition, offset · object, line · row, copy.
+# Besides these there is a column for each part of a reject's location: topic, partition, offset · object, line · row, copy.
 _FIXED = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -35,9 +35,9 @@ _FIXED = pa.schema(
 def reject_rows(stream: str, rejects: Sequence[Reject], attempt: Attempt) -> Rows:
     """Rejects as rows of their table."""
     now = dt.datetime.now(dt.UTC)
-    places = {name: value for reject in rejects for name, value in reject.place.items()}
-    own = sorted((name, value) for name, value in places.items() if name not in _FIXED.names)
-    schema = pa.schema([*_FIXED, *(_place_field(name, value) for name, value in own)])
+    locations = {name: value for reject in rejects for name, value in reject.location.items()}
+    own = sorted((name, value) for name, value in locations.items() if name not in _FIXED.names)
+    schema = pa.schema([*_FIXED, *(_location_field(name, value) for name, value in own)])
     rows = [
         {
             "id": reject.id,
@@ -47,7 +47,7 @@ def reject_rows(stream: str, rejects: Sequence[Reject], attempt: Attempt) -> Row
             "run": attempt.run,
             "window": attempt.window.id,
             "set_aside_at": now,
-            **reject.place,
+            **reject.location,
         }
         for reject in rejects
     ]
@@ -71,7 +71,7 @@ def sink_schema(reject: Reject) -> str:
     return str(row_of(reject).schema)
 
 
-def _place_field(name: str, value: str | int) -> pa.Field:
+def _location_field(name: str, value: str | int) -> pa.Field:
     return pa.field(name, pa.int64() if isinstance(value, int) else pa.string())
 
 
@@ -99,7 +99,7 @@ def stored_rejects(spark: SparkSession, sink: LakeSink, pipeline: str) -> Sequen
             reject = Reject.from_json(json.loads(row["reject"]))
             stored.append(StoredReject(reject, table.name, table.quoted, row["run"], row["set_aside_at"]))
     return sorted(
-        stored, key=lambda one: (one.set_aside_at, one.reject.stream, sorted(map(str, one.reject.place.items())))
+        stored, key=lambda one: (one.set_aside_at, one.reject.stream, sorted(map(str, one.reject.location.items())))
     )
 
 

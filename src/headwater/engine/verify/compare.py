@@ -237,7 +237,9 @@ def without_rejects(extra: pa.Table, key: Sequence[str], rejects: Sequence[Rejec
     """Extra rows whose keys the source has not rejected either: a reject is missing from the source's side only."""
     if not rejects or not key or not extra.num_rows:
         return extra
-    rejected = {_key_texts(json.loads(str(reject.place["row"])), key) for reject in rejects if "row" in reject.place}
+    rejected = {
+        _key_texts(json.loads(str(reject.location["row"])), key) for reject in rejects if "row" in reject.location
+    }
     rows = extra.select(list(key)).to_pylist()
     return extra.filter(pa.array([_key_texts(row, key) not in rejected for row in rows], pa.bool_()))
 

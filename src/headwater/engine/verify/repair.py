@@ -73,7 +73,7 @@ class _Repair:
         keys = pa.concat_tables([task.upserts, task.extra]).select(list(table.key))
         if not keys.num_rows:
             return RepairedTable(table.sink, table.stream, 0, 0, 0)
-        with self._source.again(mark, {table.stream: keys}) as streams:
+        with self._source.current_rows(mark, {table.stream: keys}) as streams:
             return (
                 self._land(task, streams[0])
                 if streams

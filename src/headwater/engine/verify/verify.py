@@ -100,7 +100,7 @@ class _Verification:
         """Add what `results` lacks. Where a table's snapshot is gone, compare the others before raising."""
         self.skipped.clear()
         lost: SnapshotGone | None = None
-        with self._source.meet() as point:
+        with self._source.comparison_point() as point:
             mark, histories, beyond = reach(
                 self._pipeline, point, lambda at: self._histories(point, at), self._request.wait_seconds
             )

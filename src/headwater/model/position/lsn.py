@@ -25,7 +25,7 @@ def lsn_number(text: str) -> int:
 
 @dataclass(frozen=True)
 class LastCommit:
-    """The last transaction that landed. A slot that fell back shows it again; another log at its place does not (G9)."""
+    """The last transaction that landed. A slot that fell back shows it again; another WAL at that LSN does not (G9)."""
 
     lsn: int  # of the commit record
     transaction: int

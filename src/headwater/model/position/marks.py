@@ -287,18 +287,18 @@ class LsnMark(OrderedMark):
     kind: ClassVar[str] = "lsn"
 
     lsn: int
-    cluster: str = ""  # system identifier and database: places in a log mean nothing elsewhere
+    cluster: str = ""  # system identifier and database: an LSN means nothing elsewhere
     timeline: int = 0
     slot: str = ""
-    turn: int = 0  # grows with every copy of a table and every rewind, which leave the place where it was
-    era: int = 0  # grows when the log begins anew, in another cluster or an older copy of it: see `place`
+    turn: int = 0  # grows with every copy of a table and every rewind, which leave the LSN as it was
+    era: int = 0  # grows when the WAL starts over, in another cluster or an older copy of it: see `ordinal`
     commit: LastCommit | None = None
     streams: Mapping[str, TableState] = field(default_factory=dict)
     labels: tuple[str, ...] = ()  # that stand right here in the log
     cut: int = 0  # the last position where a window ended for a verification
 
-    def place(self, lsn: int) -> int:
-        """What orders changes (`position` in `model/rows.py`): places in a log that began anew come after all of the old."""
+    def ordinal(self, lsn: int) -> int:
+        """What orders changes (`position` in `model/rows.py`): LSNs of a WAL that started over come after all of the old."""
         return (self.era << _ERA_BITS) + lsn
 
     def _rank(self) -> tuple[int, int, int]:

@@ -40,11 +40,11 @@ class SeenDigests:
     since: CursorValue | None  # the lowest cursor value that the digests cover
     rows: frozenset[str] = frozenset()
 
-    def to_json(self, kind: CursorType) -> dict[str, Any]:
-        since = None if self.since is None else kind.to_json(self.since)
+    def to_json(self, cursor_type: CursorType) -> dict[str, Any]:
+        since = None if self.since is None else cursor_type.to_json(self.since)
         return {"since": since, "rows": sorted(self.rows)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], kind: CursorType) -> SeenDigests:
-        since = None if data["since"] is None else kind.from_json(data["since"])
+    def from_json(cls, data: Mapping[str, Any], cursor_type: CursorType) -> SeenDigests:
+        since = None if data["since"] is None else cursor_type.from_json(data["since"])
         return cls(since, frozenset(data["rows"]))

@@ -35,7 +35,7 @@ class StreamState:
     @property
     def types(self) -> dict[str, str]:
         """Column → its type, in the order of their numbers."""
-        return {name: kind for name, (_, kind) in sorted(self.columns.items(), key=lambda column: column[1][0])}
+        return {name: ddl for name, (_, ddl) in sorted(self.columns.items(), key=lambda column: column[1][0])}
 
     def join(self, other: StreamState) -> StreamState:
         """What both know of columns and key. Of two types of a column the wider one holds the values of both."""
@@ -55,8 +55,8 @@ _WIDER = re.compile(r"\b(?:bigint|double)\b|\bdecimal\((\d+)")
 
 def _width(column: tuple[int, str]) -> tuple[int, int, str]:
     """An order of columns in which a wider type comes behind: a join must have one for any two."""
-    number, kind = column
-    return number, sum(int(wider[1] or 1) for wider in _WIDER.finditer(kind)), kind
+    number, ddl = column
+    return number, sum(int(wider[1] or 1) for wider in _WIDER.finditer(ddl)), ddl
 
 
 def columns_learned(before: Mapping[str, StreamState], after: Mapping[str, StreamState]) -> list[str]:
@@ -71,18 +71,18 @@ def columns_learned(before: Mapping[str, StreamState], after: Mapping[str, Strea
 
 def _learned(stream: str, before: StreamState, after: StreamState) -> Iterator[str]:
     known = before.types
-    for name, kind in after.types.items() if known else ():
+    for name, ddl in after.types.items() if known else ():
         if name not in known:
-            yield f"{stream}: new column {name} {kind}"
-        elif known[name] != kind:
-            yield f"{stream}: {name} {known[name]} → {kind}"
+            yield f"{stream}: new column {name} {ddl}"
+        elif known[name] != ddl:
+            yield f"{stream}: {name} {known[name]} → {ddl}"
     if before.key and before.key != after.key:
         yield f"{stream}: key {', '.join(before.key)} → {', '.join(after.key)}"
 
 
 def numbered(types: Mapping[str, str]) -> Columns:
     """The columns of a stream that has them in this order."""
-    return {name: (number, kind) for number, (name, kind) in enumerate(types.items())}
+    return {name: (number, ddl) for number, (name, ddl) in enumerate(types.items())}
 
 
 def positions(key: Iterable[str]) -> dict[str, int]:
@@ -103,7 +103,7 @@ def key_json(state: StreamState) -> dict[str, Any]:
 
 
 def columns_from_json(data: Mapping[str, Any]) -> Columns:
-    return {name: (int(number), str(kind)) for name, (number, kind) in data.items()}
+    return {name: (int(number), str(ddl)) for name, (number, ddl) in data.items()}
 
 
 def state_from_json(columns: Mapping[str, Any], key: Mapping[str, Any]) -> StreamState:

@@ -61,7 +61,7 @@ class Attempt:
 
 
 class Sink(Protocol):
-    """A place where rows land durably. One instance serves one pipeline, from one thread at a time."""
+    """A target where rows land durably. One instance serves one pipeline, from one thread at a time."""
 
     @property
     def id(self) -> str:

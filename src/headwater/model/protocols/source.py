@@ -166,7 +166,7 @@ class DefersParts(Protocol):
 
 # `headwater verify` asks for it. A comparison has one position: a mark of the pipeline, at which the source says what a
 # table holds that follows it. A polled table can say that of any mark, by the rows that the mark has done. A log cannot:
-# a snapshot of the database stands at a place of its own, and the pipeline's mark has to come there.
+# a snapshot of the database has an LSN of its own, which the pipeline's mark has to reach.
 
 Standing = Literal["before", "here", "past"]
 
@@ -181,7 +181,7 @@ class KeyRanges:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One stream: what a table that follows it holds at the mark. Good until the meeting ends; may be read often."""
+    """One stream: what a table that follows it holds at the mark. Valid until `comparison_point` ends; may be read often."""
 
     # Rows as a first window would bring them: of change capture, the reads of a copy, with the change columns. Their
     # pipeline's transform is applied to them, and only `table_columns` of changes are compared.
@@ -207,7 +207,7 @@ class NotCompared:
 
 
 class ComparisonPoint(Protocol):
-    """A place where source and tables are compared."""
+    """The position at which source and tables are compared."""
 
     def standing(self, mark: Mark | None) -> Standing:
         """Where a mark of the pipeline stands. `before`: cycles have to bring it on, ours or another process's."""
@@ -216,7 +216,7 @@ class ComparisonPoint(Protocol):
         """The streams that have landed up to a mark; their tables are looked at before `compared` is asked. Cheap."""
 
     def beyond(self, end: str) -> bool:
-        """Whether a landing is behind the meeting, by the end of its window as its snapshot says it.
+        """Whether a landing is past this point, by the end of its window in the snapshot's summary.
 
         That is the mark's JSON, or, where that is too long, its text. Only asked when the mark has gone past.
         """
@@ -239,16 +239,16 @@ class CurrentRows:
 class Verifiable(Protocol):
     """A source that can be compared with what landed of it."""
 
-    def meet(self) -> AbstractContextManager[ComparisonPoint]:
-        """Choose the place. Whatever views it needs stay open until the block ends. Takes no lease, changes no mark.
+    def comparison_point(self) -> AbstractContextManager[ComparisonPoint]:
+        """Choose the position. Views that it needs stay open until the block ends. Takes no lease, changes no mark.
 
         The instance is not used for anything else meanwhile; cycles of the pipeline run on another one.
         """
 
-    def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> AbstractContextManager[Sequence[CurrentRows]]:
+    def current_rows(self, mark: Mark, keys: Mapping[str, pa.Table]) -> AbstractContextManager[Sequence[CurrentRows]]:
         """Rows of these keys, by stream, as the source has them now; readable until the block ends.
 
-        Called by who holds the lease, with the pipeline's mark and no window unfinished. The keys are in the table's
+        Called under the lease, with the pipeline's mark and no window unfinished. The keys are in the table's
         types, under the table's names of their columns. A row that a coming window brings by itself may be left out. A row
         that cannot be kept is rejected, as in `read`, and its key is not among the absent.
         """

@@ -50,76 +50,78 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in schema])
 
 
-def spark_type(kind: pa.DataType) -> DataType:
+def spark_type(data_type: pa.DataType) -> DataType:
     """Arrow's type as Spark's; encodings and sizes that Spark does not tell apart become one. Raises SchemaRefused."""
     import pyarrow as pa
     import pyspark.sql.types as sql
 
     t = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        return spark_type(kind.storage_type)  # a UUID is 16 bytes
-    if t.is_dictionary(kind):
-        return spark_type(kind.value_type)
-    if t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind):
-        return sql.ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
-    if t.is_map(kind):
-        return sql.MapType(spark_type(kind.key_type), spark_type(kind.item_type), kind.item_field.nullable)
-    if t.is_struct(kind):
-        return sql.VariantType() if _is_variant(kind) else spark_schema(kind)
-    return _spark_atom(kind)
+    if isinstance(data_type, pa.BaseExtensionType):
+        return spark_type(data_type.storage_type)  # a UUID is 16 bytes
+    if t.is_dictionary(data_type):
+        return spark_type(data_type.value_type)
+    if t.is_list(data_type) or t.is_large_list(data_type) or t.is_fixed_size_list(data_type):
+        return sql.ArrayType(spark_type(data_type.value_type), data_type.value_field.nullable)
+    if t.is_map(data_type):
+        return sql.MapType(
+            spark_type(data_type.key_type), spark_type(data_type.item_type), data_type.item_field.nullable
+        )
+    if t.is_struct(data_type):
+        return sql.VariantType() if _is_variant(data_type) else spark_schema(data_type)
+    return _spark_atom(data_type)
 
 
-def arrow_type(kind: DataType) -> pa.DataType:
+def arrow_type(data_type: DataType) -> pa.DataType:
     """Spark's type as Arrow's, as Spark itself sends its rows. Raises SchemaRefused."""
     import pyarrow as pa
     import pyspark.sql.types as sql
 
-    match kind:
+    match data_type:
         case sql.ArrayType():
-            return pa.list_(pa.field("element", arrow_type(kind.elementType), kind.containsNull))
+            return pa.list_(pa.field("element", arrow_type(data_type.elementType), data_type.containsNull))
         case sql.MapType():
-            value = pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull)
-            return pa.map_(arrow_type(kind.keyType), value)
+            value = pa.field("value", arrow_type(data_type.valueType), data_type.valueContainsNull)
+            return pa.map_(arrow_type(data_type.keyType), value)
         case sql.StructType():
-            return pa.struct(arrow_schema(kind))
+            return pa.struct(arrow_schema(data_type))
         case sql.VariantType():
             return _variant()
         case sql.UserDefinedType():
-            return arrow_type(kind.sqlType())
-    return _arrow_atom(kind)
+            return arrow_type(data_type.sqlType())
+    return _arrow_atom(data_type)
 
 
-def _spark_atom(kind: pa.DataType) -> DataType:  # noqa: PLR0911 - one line per type
+def _spark_atom(data_type: pa.DataType) -> DataType:  # noqa: PLR0911 - one line per type
     import pyarrow as pa
     import pyspark.sql.types as sql
 
     t = pa.types
-    if t.is_decimal(kind) and kind.precision <= MAX_DECIMAL_DIGITS:
-        return sql.DecimalType(kind.precision, kind.scale)
-    if t.is_timestamp(kind):
-        return sql.TimestampNTZType() if kind.tz is None else sql.TimestampType()
-    if t.is_time64(kind):
+    if t.is_decimal(data_type) and data_type.precision <= MAX_DECIMAL_DIGITS:
+        return sql.DecimalType(data_type.precision, data_type.scale)
+    if t.is_timestamp(data_type):
+        return sql.TimestampNTZType() if data_type.tz is None else sql.TimestampType()
+    if t.is_time64(data_type):
         return sql.TimeType()
-    if t.is_duration(kind):
+    if t.is_duration(data_type):
         return sql.DayTimeIntervalType()
-    if t.is_large_string(kind):
+    if t.is_large_string(data_type):
         return sql.StringType()
-    if t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
+    if t.is_large_binary(data_type) or t.is_fixed_size_binary(data_type):
         return sql.BinaryType()
-    if kind not in _spark_atoms():
+    if data_type not in _spark_atoms():
         raise SchemaRefused(
-            f"Spark has no type for Arrow's {kind}", hint="leave the column out, or cast it in the source"
+            f"Spark has no type for Arrow's {data_type}", hint="leave the column out, or cast it in the source"
         )
-    return _spark_atoms()[kind]
+    return _spark_atoms()[data_type]
 
 
-def _arrow_atom(kind: DataType) -> pa.DataType:  # noqa: PLR0911 - as above
+def _arrow_atom(data_type: DataType) -> pa.DataType:  # noqa: PLR0911 - as above
     import pyarrow as pa
     import pyspark.sql.types as sql
 
-    match kind:
+    match data_type:
         case sql.DecimalType():
-            return pa.decimal128(kind.precision, kind.scale)
+            return pa.decimal128(data_type.precision, data_type.scale)
         case sql.StringType():
             return pa.string()  # whatever its collation
         case sql.TimestampType():
@@ -130,9 +132,11 @@ def _arrow_atom(kind: DataType) -> pa.DataType:  # noqa: PLR0911 - as above
             return pa.time64("ns")
         case sql.DayTimeIntervalType():
             return pa.duration("us")
-    atom = _ATOMS.get(kind.simpleString())
+    atom = _ATOMS.get(data_type.simpleString())
     if atom is None:
-        raise SchemaRefused(f"Arrow has no type for Spark's {kind.simpleString()}", hint="cast it in the transform")
+        raise SchemaRefused(
+            f"Arrow has no type for Spark's {data_type.simpleString()}", hint="cast it in the transform"
+        )
     return pa.type_for_alias(atom)
 
 
@@ -161,5 +165,5 @@ def _variant() -> pa.DataType:
     )
 
 
-def _is_variant(kind: pa.DataType) -> bool:
-    return bool(kind.equals(_variant(), check_metadata=True))
+def _is_variant(data_type: pa.DataType) -> bool:
+    return bool(data_type.equals(_variant(), check_metadata=True))

@@ -49,7 +49,7 @@ class Preparation:
 
 def prepare(facts: Facts, request: Request) -> Preparation:
     """Raises InputError with every problem at once, before anything is changed."""
-    _refuse_kinds(facts.tables)
+    _refuse_relation_kinds(facts.tables)
     identities = list(_identity_changes(facts.tables, request))
     _refuse_without_identity(facts.tables, identities)
     _refuse_slot(facts, request)
@@ -66,7 +66,7 @@ def prepare(facts: Facts, request: Request) -> Preparation:
     return Preparation((*role, *changes, *publication, *slot), tuple(notices))
 
 
-def _refuse_kinds(tables: Sequence[Table]) -> None:
+def _refuse_relation_kinds(tables: Sequence[Table]) -> None:
     problems = [(table, problem) for table in tables if (problem := kind_problem(table)) is not None]
     if problems:
         raise InputError(

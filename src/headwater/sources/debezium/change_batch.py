@@ -23,13 +23,13 @@ from headwater.sources.debezium.column_types import (
     FieldType,
     conversion_error,
     convert_exact,
-    field_type,
+    field_type_of,
     field_type_of_column,
     fit_column,
 )
 from headwater.sources.debezium.envelope import Envelopes, Group, Layout, Messages, Shape, UnchangedPlaceholder
 from headwater.sources.debezium.inference import StructParser
-from headwater.sources.debezium.positions import Numbers, known_connectors, places, positions
+from headwater.sources.debezium.positions import Numbers, known_connectors, log_positions, positions
 from headwater.sources.json.decoder import JsonDecoder
 
 _MOMENT = pa.timestamp("us", "UTC")
@@ -139,7 +139,7 @@ class ChangeBatch:
             if connector not in known_connectors():
                 self._note(ours, self._unknown)
                 continue
-            major, minor = places(connector, source)
+            major, minor = log_positions(connector, source)
             packed_positions, bad = positions(major, minor, reads)
             self._note(
                 pa.array(bad) if ours.true_count == self._count else pc.and_(pa.array(bad), ours),
@@ -184,7 +184,7 @@ class ChangeBatch:
 
     def _without_position(self, row: int) -> str:
         said = {name: value for name, value in self._events.column("source")[row].as_py().items() if value is not None}
-        return f"source: no place in the log in {said}"
+        return f"source: no position in the log in {said}"
 
     def _before(self, columns: Sequence[str], rows: npt.NDArray[np.int64]) -> list[pa.Array]:
         before = self._struct("before") if "before" in self._events.schema.names else {}
@@ -205,11 +205,11 @@ class ChangeBatch:
             self._columns[name] = pa.concat_arrays([self._columns[name], column]).take(pa.array(at))
 
     def _convert(self, column: str, field: str, wire: pa.Array, rows: npt.NDArray[np.int64] | None = None) -> pa.Array:
-        kind = self._layout.kinds[field]
-        converted, bad = convert_exact(kind, wire)
+        field_type = self._layout.field_types[field]
+        converted, bad = convert_exact(field_type, wire)
         for index in bad:
             self._wrong.setdefault(
-                index if rows is None else int(rows[index]), conversion_error(column, kind, wire[index])
+                index if rows is None else int(rows[index]), conversion_error(column, field_type, wire[index])
             )
         return converted
 
@@ -290,41 +290,43 @@ class KeyDecoder:
         parts: list[tuple[list[int], list[pa.Array]]] = []
         for shape, group in self._envelopes.grouped(keys).items():
             parts.append(self._group(shape, group, decoded.wrong))
-        places = [index for part, _ in parts for index in part]
+        indices = [index for part, _ in parts for index in part]
         at = np.full(len(keys), -1)
-        at[places] = np.arange(len(places))
+        at[indices] = np.arange(len(indices))
         take = pa.array(at, mask=at < 0)
-        for number, kind in enumerate(self._types.values()):
-            column = pa.concat_arrays([columns[number] for _, columns in parts]) if parts else pa.nulls(0, kind)
+        for number, data_type in enumerate(self._types.values()):
+            column = pa.concat_arrays([columns[number] for _, columns in parts]) if parts else pa.nulls(0, data_type)
             decoded.columns.append(column.take(take))
         return decoded
 
     def _group(self, shape: Shape, group: Group, wrong: dict[int, str]) -> tuple[list[int], list[pa.Array]]:
-        kinds, values = self._reader(shape)
+        field_types, values = self._reader(shape)
         parsed = values.parse(group.payloads)
         wrong.update({group.indices[number]: f"key: {reason}" for number, reason in parsed.rejected})
         without = {number for number, _ in parsed.rejected}
-        places = [index for number, index in enumerate(group.indices) if number not in without]
+        indices = [index for number, index in enumerate(group.indices) if number not in without]
         columns = []
-        for name, kind in kinds.items():
+        for name, field_type in field_types.items():
             chunks = [batch.column(name) for batch in parsed.batches]
-            wire = pa.concat_arrays(chunks) if chunks else pa.nulls(0, kind.wire)
-            column, bad = convert_exact(kind, wire)
-            wrong.update({places[number]: f"key: {conversion_error(name, kind, wire[number])}" for number in bad})
+            wire = pa.concat_arrays(chunks) if chunks else pa.nulls(0, field_type.wire)
+            column, bad = convert_exact(field_type, wire)
+            wrong.update(
+                {indices[number]: f"key: {conversion_error(name, field_type, wire[number])}" for number in bad}
+            )
             columns.append(column)
-        return places, columns
+        return indices, columns
 
     def _reader(self, shape: Shape) -> tuple[dict[str, FieldType], JsonDecoder]:
         if shape not in self._readers:
             said = shape.fields()
-            kinds = {name: self._kind(name, said.get(name)) for name in self._types}
-            schema = pa.schema([pa.field(name, kind.wire) for name, kind in kinds.items()])
-            self._readers[shape] = kinds, JsonDecoder(schema, StructParser(kinds))
+            field_types = {name: self._field_type(name, said.get(name)) for name in self._types}
+            schema = pa.schema([pa.field(name, field_type.wire) for name, field_type in field_types.items()])
+            self._readers[shape] = field_types, JsonDecoder(schema, StructParser(field_types))
         return self._readers[shape]
 
-    def _kind(self, name: str, said: dict[str, Any] | None) -> FieldType:
+    def _field_type(self, name: str, said: dict[str, Any] | None) -> FieldType:
         column, settings = self._types[name], self._settings.of_column(name)
-        fitted = fit_column(field_type(said), column, settings) if said is not None else None
+        fitted = fit_column(field_type_of(said), column, settings) if said is not None else None
         return fitted or field_type_of_column(column, settings)
 
 

@@ -68,19 +68,25 @@ def field_type_of_column(column: pa.DataType, settings: DebeziumSettings) -> Fie
     return FieldType(pa.string(), pa.string(), rule_of(pa.string()))
 
 
-def fit_column(kind: FieldType, column: pa.DataType, settings: DebeziumSettings | None = None) -> FieldType | None:
+def fit_column(
+    field_type: FieldType, column: pa.DataType, settings: DebeziumSettings | None = None
+) -> FieldType | None:
     """The same for a column of another type; None: it has no place for all values.
 
     With settings the user declared the column: then a narrower type is accepted too, as long as the values fit.
     """
-    if kind.column == column:
-        return kind
-    if is_wider(column, kind.column) or (settings and _declarable(kind.column, column)):
-        return FieldType(kind.wire, column, kind.exact, lambda array: kind.converted(array).cast(column))
-    if settings and pa.types.is_string(kind.column):
+    if field_type.column == column:
+        return field_type
+    if is_wider(column, field_type.column) or (settings and _declarable(field_type.column, column)):
+        return FieldType(
+            field_type.wire, column, field_type.exact, lambda array: field_type.converted(array).cast(column)
+        )
+    if settings and pa.types.is_string(field_type.column):
         as_text = field_type_of_column(column, settings.model_copy(update={"decimals": "text", "times": "iso"}))
         if pa.types.is_string(as_text.wire):
-            return FieldType(kind.wire, column, kind.exact, lambda array: as_text.converted(kind.converted(array)))
+            return FieldType(
+                field_type.wire, column, field_type.exact, lambda array: as_text.converted(field_type.converted(array))
+            )
     return None
 
 
@@ -154,7 +160,7 @@ def _moment(column: pa.DataType, settings: DebeziumSettings) -> FieldType:
 
 def array_of(element: FieldType) -> FieldType:
     """A column of arrays."""
-    wire, column = (pa.list_(pa.field("element", kind)) for kind in (element.wire, element.column))
+    wire, column = (pa.list_(pa.field("element", field_type)) for field_type in (element.wire, element.column))
 
     def exact(value: Any) -> list[Any]:
         if not isinstance(value, list) or type(value) is not list:
@@ -191,18 +197,23 @@ def map_of(item: FieldType) -> FieldType:
 def struct_of(fields: Mapping[str, FieldType]) -> FieldType:
     """A column of columns; so is an event itself."""
     wire, column = (
-        pa.struct([pa.field(name, getattr(kind, side)) for name, kind in fields.items()]) for side in ("wire", "column")
+        pa.struct([pa.field(name, getattr(field_type, side)) for name, field_type in fields.items()])
+        for side in ("wire", "column")
     )
 
     def exact(value: Any) -> dict[str, Any]:
         values = _fields(value, fields)
-        return {name: placed(name, kind.exact, values.get(name)) for name, kind in fields.items()}
+        return {name: placed(name, field_type.exact, values.get(name)) for name, field_type in fields.items()}
 
     def convert(array: pa.Array) -> pa.Array:
-        columns = [kind.converted(values) for kind, values in zip(fields.values(), array.flatten(), strict=True)]
+        columns = [
+            field_type.converted(values) for field_type, values in zip(fields.values(), array.flatten(), strict=True)
+        ]
         return pa.StructArray.from_arrays(columns, fields=list(column), mask=array.is_null())
 
-    return FieldType(wire, column, exact, convert if any(kind.convert for kind in fields.values()) else None)
+    return FieldType(
+        wire, column, exact, convert if any(field_type.convert for field_type in fields.values()) else None
+    )
 
 
 def _fields(value: Any, wanted: Container[str] | None = None) -> dict[str, Any]:
@@ -232,10 +243,10 @@ _BINARY = {"base64": to.from_base64, "base64url": to.from_base64url, "hex": to.f
 Schema = Mapping[str, Any]  # as JSON
 
 
-def field_type(schema: Schema) -> FieldType:
+def field_type_of(schema: Schema) -> FieldType:
     """By what an event's schema says of a column. One that makes no sense leaves the value as its JSON text."""
-    kind, name = schema.get("type"), str(schema.get("name") or "").rpartition(".")[2]
-    factory = _NAMED.get((kind, name)) or _PLAIN.get(kind)
+    type_, name = schema.get("type"), str(schema.get("name") or "").rpartition(".")[2]
+    factory = _NAMED.get((type_, name)) or _PLAIN.get(type_)
     try:
         return factory(schema) if factory is not None else _as_json()
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -263,7 +274,7 @@ def _variable_scale(schema: Schema) -> FieldType:  # noqa: ARG001 - as all of th
 def _connect_map(schema: Schema) -> FieldType:
     if schema["keys"]["type"] != "string":
         return _as_json()
-    return map_of(field_type(schema["values"]))
+    return map_of(field_type_of(schema["values"]))
 
 
 _DATE = number_as(pa.int32(), pa.date32(), to.days)
@@ -277,9 +288,9 @@ _PLAIN: Mapping[Any, Callable[[Schema], FieldType]] = {
     **{name: lambda _: floating(pa.float64()) for name in ("double", "float64")},
     "string": lambda _: text(),
     "bytes": lambda _: text(pa.binary(), to.from_base64),
-    "array": lambda schema: array_of(field_type(schema["items"])),
+    "array": lambda schema: array_of(field_type_of(schema["items"])),
     "map": _connect_map,
-    "struct": lambda schema: struct_of({field["field"]: field_type(field) for field in schema["fields"]}),
+    "struct": lambda schema: struct_of({field["field"]: field_type_of(field) for field in schema["fields"]}),
 }
 _NAMED: Mapping[tuple[Any, str], Callable[[Schema], FieldType]] = {
     ("bytes", "Decimal"): _connect_decimal,
@@ -298,15 +309,15 @@ _NAMED: Mapping[tuple[Any, str], Callable[[Schema], FieldType]] = {
 }
 
 
-def convert_exact(kind: FieldType, array: pa.Array) -> tuple[pa.Array, list[int]]:
+def convert_exact(field_type: FieldType, array: pa.Array) -> tuple[pa.Array, list[int]]:
     """The column, NULL in place of values that have none; and their places (G8)."""
-    parts = list(bisect(array, kind.converted, (ValueError, ArithmeticError)))
-    columns = [pa.nulls(len(part.items), kind.column) if part.result is None else part.result for part in parts]
+    parts = list(bisect(array, field_type.converted, (ValueError, ArithmeticError)))
+    columns = [pa.nulls(len(part.items), field_type.column) if part.result is None else part.result for part in parts]
     bad = [part.begin for part in parts if part.result is None and len(part.items)]
     return columns[0] if len(columns) == 1 else pa.concat_arrays(columns), bad
 
 
-def conversion_error(name: str, kind: FieldType, value: pa.Scalar) -> str:
+def conversion_error(name: str, field_type: FieldType, value: pa.Scalar) -> str:
     """The reason, with the column and the value as it was written."""
     text = str(value.as_py())
-    return f"{name}: {text if len(text) <= _MAX_PREVIEW else f'{text[:_MAX_PREVIEW]}…'} cannot be kept as {ddl_of(kind.column)}"
+    return f"{name}: {text if len(text) <= _MAX_PREVIEW else f'{text[:_MAX_PREVIEW]}…'} cannot be kept as {ddl_of(field_type.column)}"

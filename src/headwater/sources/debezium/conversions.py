@@ -51,24 +51,24 @@ def zoned_moments(array: pa.Array) -> pa.Array:
     return _moments(array, pa.timestamp("us", "UTC"))
 
 
-def _moments(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _moments(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     try:
-        moments = array.cast(kind)
+        moments = array.cast(data_type)
     except pa.ArrowInvalid:
         # Nanoseconds that are none: more than six digits, the rest of them zeros.
-        moments = pc.replace_substring_regex(array, r"(\.\d{6})0+", r"\1").cast(kind)
-    return _between(moments.view(pa.int64()), MICROSECONDS).view(kind)
+        moments = pc.replace_substring_regex(array, r"(\.\d{6})0+", r"\1").cast(data_type)
+    return _between(moments.view(pa.int64()), MICROSECONDS).view(data_type)
 
 
 def times(per_second: int) -> Convert:
     """Numbers since midnight as `08:30:00.000000`. MySQL's may be negative, and longer than a day."""
     digits = len(str(per_second)) - 1
-    kind = pa.time32("ms") if per_second == 1_000 else pa.time64("us" if per_second == 1_000_000 else "ns")  # noqa: PLR2004
+    data_type = pa.time32("ms") if per_second == 1_000 else pa.time64("us" if per_second == 1_000_000 else "ns")  # noqa: PLR2004
 
     def convert(array: pa.Array) -> pa.Array:
         edges = pc.min_max(array).as_py()
         if edges["min"] is None or (edges["min"] >= 0 and edges["max"] < _DAY * per_second):
-            return array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind).cast(pa.string())  # noqa: PLR2004
+            return array.cast(pa.int32() if data_type.bit_width == 32 else pa.int64()).view(data_type).cast(pa.string())  # noqa: PLR2004
         return pa.array([None if n is None else _clock(n, per_second, digits) for n in array.to_pylist()], pa.string())
 
     return convert
@@ -138,14 +138,14 @@ _MOST_TEXT = 24  # base64 of 16 bytes, and a little more
 
 def decimals(precision: int, scale: int) -> Convert:
     """Unscaled numbers in base64, the greatest byte first; or numbers as JSON has them."""
-    kind = pa.decimal128(precision, scale)
+    data_type = pa.decimal128(precision, scale)
 
     def convert(array: pa.Array) -> pa.Array:
         words = _words(array)
         if words is None:
-            decimals = [None if text is None else _decimal(text, kind) for text in array.to_pylist()]
-            return pa.array(decimals, kind)
-        return _within(pa.Array.from_buffers(kind, len(array), [_validity(array), pa.py_buffer(words)]))
+            decimals = [None if text is None else _decimal(text, data_type) for text in array.to_pylist()]
+            return pa.array(decimals, data_type)
+        return _within(pa.Array.from_buffers(data_type, len(array), [_validity(array), pa.py_buffer(words)]))
 
     return convert
 
@@ -161,17 +161,17 @@ def decimal_texts(scale: int) -> Convert:
 
 def texts_to_decimals(precision: int, scale: int) -> Convert:
     """Texts that are numbers, as `decimal.handling.mode: string` writes them."""
-    kind = pa.decimal128(precision, scale)
+    data_type = pa.decimal128(precision, scale)
 
     def convert(array: pa.Array) -> pa.Array:
         # Arrow's own way is wrong about some exponents.
         if pc.any(pc.match_substring_regex(array, "[eE=]")).as_py():
             decimals = [
-                None if text is None else _decimal(NUMBER + text.removeprefix(NUMBER), kind)
+                None if text is None else _decimal(NUMBER + text.removeprefix(NUMBER), data_type)
                 for text in array.to_pylist()
             ]
-            return pa.array(decimals, kind)
-        return _within(array.cast(kind))
+            return pa.array(decimals, data_type)
+        return _within(array.cast(data_type))
 
     return convert
 
@@ -190,16 +190,16 @@ def _within(array: pa.Array) -> pa.Array:
     return array
 
 
-def _decimal(text: str, kind: pa.DataType) -> Decimal:
-    number = _unscaled(text, kind.scale)
-    if not _fits(number, kind):
-        raise ValueError(f"{number} does not fit {kind}")
-    return number.quantize(Decimal((0, (1,), -kind.scale)), context=_EXACT)
+def _decimal(text: str, data_type: pa.DataType) -> Decimal:
+    number = _unscaled(text, data_type.scale)
+    if not _fits(number, data_type):
+        raise ValueError(f"{number} does not fit {data_type}")
+    return number.quantize(Decimal((0, (1,), -data_type.scale)), context=_EXACT)
 
 
-def _fits(number: Decimal, kind: pa.DataType) -> bool:
-    scaled = number.scaleb(kind.scale, _EXACT)
-    return bool(scaled == scaled.to_integral_value() and scaled.copy_abs() < 10**kind.precision)
+def _fits(number: Decimal, data_type: pa.DataType) -> bool:
+    scaled = number.scaleb(data_type.scale, _EXACT)
+    return bool(scaled == scaled.to_integral_value() and scaled.copy_abs() < 10**data_type.precision)
 
 
 def _unscaled(text: str | None, scale: int | None) -> Decimal:

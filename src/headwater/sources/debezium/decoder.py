@@ -101,7 +101,9 @@ class EventDecoder:
         layout = layout_of(shape, known.columns, known.settings, declared=known.declared)
         if shape.schema is None and not known.declared:
             return SchemalessDecoder(
-                lambda kinds: ShapeDecoder(layout.with_kinds(kinds), known.columns, known.key, known.settings)
+                lambda field_types: ShapeDecoder(
+                    layout.with_field_types(field_types), known.columns, known.key, known.settings
+                )
             )
         if shape.schema is None or is_envelope(shape.fields()):
             return ShapeDecoder(layout, known.columns, known.key, known.settings)
@@ -133,19 +135,19 @@ class ShapeDecoder:
         self._layout, self._columns, self._key = layout, columns, key
         self._unavailable = UnchangedPlaceholder(settings.unavailable)
         self._keys = KeyDecoder(key, dict(zip(columns.names, columns.types, strict=True)), settings)
-        kinds = self._envelope()
-        schema = pa.schema([pa.field(name, kind.wire) for name, kind in kinds.items()])
-        self._values = JsonDecoder(schema, StructParser(kinds))
+        field_types = self._envelope()
+        schema = pa.schema([pa.field(name, field_type.wire) for name, field_type in field_types.items()])
+        self._values = JsonDecoder(schema, StructParser(field_types))
 
     def _envelope(self) -> dict[str, FieldType]:
         """What is read of an event. Of `before` only the key is trusted, and all of it where a table has no key."""
         columns = self._layout.columns
         old = {columns[name] for name in (self._key or columns) if name in columns}
         rows = {
-            "before": {name: kind for name, kind in self._layout.kinds.items() if name in old},
-            "after": self._layout.kinds,
+            "before": {name: field_type for name, field_type in self._layout.field_types.items() if name in old},
+            "after": self._layout.field_types,
         }
-        structs = {name: struct_of(kinds) for name, kinds in rows.items() if kinds}
+        structs = {name: struct_of(field_types) for name, field_types in rows.items() if field_types}
         return {**structs, "source": _SOURCE, "transaction": _TRANSACTION, "op": same(pa.string())}
 
     @property
@@ -169,15 +171,15 @@ class ShapeDecoder:
         events = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
         for number, reason in parsed.rejected:
             _reject(group, number, reason, reject)
-        places = np.delete(np.arange(len(group.indices)), [number for number, _ in parsed.rejected])
+        accepted = np.delete(np.arange(len(group.indices)), [number for number, _ in parsed.rejected])
         indices = np.array(group.indices, np.int64)
         changes = pc.is_in(events.column("op"), value_set=_OPS)
         if changes.false_count:
             is_change = changes.to_numpy(zero_copy_only=False)
-            for number in places[~is_change].tolist():
+            for number in accepted[~is_change].tolist():
                 _reject(group, number, "", reject)
-            events, places = events.filter(changes), places[is_change]
-        return events, indices[places]
+            events, accepted = events.filter(changes), accepted[is_change]
+        return events, indices[accepted]
 
 
 def _reject(group: Group, number: int, reason: str, reject: Reject) -> None:
@@ -230,15 +232,17 @@ class SchemalessDecoder:
         first = self._with_arrays.rows(group, messages, lambda index, _: refused.append(index))
         if not refused:
             return [first]
-        places = np.searchsorted(group.indices, sorted(refused)).tolist()
-        rest = Group(sorted(refused), [group.payloads[number] for number in places])
+        numbers = np.searchsorted(group.indices, sorted(refused)).tolist()
+        rest = Group(sorted(refused), [group.payloads[number] for number in numbers])
         return [first, self._plain.rows(rest, messages, reject)]
 
     def _sample(self, payloads: Sequence[bytes]) -> None:
         arrays = array_fields(payloads)
         if arrays != self._arrays:
             self._arrays = arrays
-            self._with_arrays = self._make({name: _json(kind) for name, kind in arrays.items()}) if arrays else None
+            self._with_arrays = (
+                self._make({name: _json(field_type) for name, field_type in arrays.items()}) if arrays else None
+            )
 
 
 def array_fields(payloads: Sequence[bytes]) -> dict[str, pa.DataType]:
@@ -252,13 +256,13 @@ def array_fields(payloads: Sequence[bytes]) -> dict[str, pa.DataType]:
 
 def _json(element: pa.DataType) -> FieldType:
     """The array's JSON text, as `json_text` would make it."""
-    kind = array_of(_ELEMENTS[element])
+    field_type = array_of(_ELEMENTS[element])
 
     def convert(array: pa.Array) -> pa.Array:
         texts = [None if one is None else _written(one) for one in array.to_pylist()]
         return pa.array(texts, pa.string())
 
-    return FieldType(kind.wire, pa.string(), kind.exact, convert)
+    return FieldType(field_type.wire, pa.string(), field_type.exact, convert)
 
 
 def _written(values: list[object]) -> str:

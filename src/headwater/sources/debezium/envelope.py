@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from headwater.config.sources.kafka import DebeziumSettings
 from headwater.model.types import retyped_name
 from headwater.sources.ddl_schema import ddl_of
-from headwater.sources.debezium.column_types import FieldType, field_type, field_type_of_column, fit_column
+from headwater.sources.debezium.column_types import FieldType, field_type_of, field_type_of_column, fit_column
 from headwater.sources.json.strict import document, json_text
 from headwater.sources.values import Misfit
 
@@ -210,49 +210,51 @@ class Messages:
 class Layout:
     """For messages of one shape, and the columns of a stream."""
 
-    kinds: dict[str, FieldType] = field(default_factory=dict)  # of the fields that are read
+    field_types: dict[str, FieldType] = field(default_factory=dict)  # of the fields that are read
     columns: dict[str, str] = field(default_factory=dict)  # column → field
     unplaced: dict[str, str] = field(default_factory=dict)  # field → why no column can hold its values
 
-    def with_kinds(self, kinds: Mapping[str, FieldType]) -> Layout:
+    def with_field_types(self, field_types: Mapping[str, FieldType]) -> Layout:
         """The same where some of the fields that are texts hold something else."""
         texts = {
-            name: kind for name, kind in kinds.items() if name in self.kinds and self.kinds[name].column == kind.column
+            name: field_type
+            for name, field_type in field_types.items()
+            if name in self.field_types and self.field_types[name].column == field_type.column
         }
-        return replace(self, kinds={**self.kinds, **texts})
+        return replace(self, field_types={**self.field_types, **texts})
 
 
 def layout_of(shape: Shape, columns: pa.Schema, settings: DebeziumSettings, *, declared: bool) -> Layout:
     """By what the messages say of themselves, or else by the columns' types and the settings."""
     layout = Layout()
     if shape.schema is None:
-        layout.kinds = {
+        layout.field_types = {
             column.name: field_type_of_column(column.type, settings.of_column(column.name)) for column in columns
         }
-        layout.columns = {name: name for name in layout.kinds}
+        layout.columns = {name: name for name in layout.field_types}
         return layout
     types = dict(zip(columns.names, columns.types, strict=True))
     for name, schema in shape.struct("after").items():
-        kind = field_type(schema)
-        for column in (name, typed_name(name, kind.column)):
+        field_type = field_type_of(schema)
+        for column in (name, typed_name(name, field_type.column)):
             type_ = types.get(column)
             override = settings.of_column(column) if declared else None
-            fitted = fit_column(kind, type_, override) if type_ is not None else None
+            fitted = fit_column(field_type, type_, override) if type_ is not None else None
             if fitted is not None:
-                layout.kinds[name], layout.columns[column] = fitted, name
+                layout.field_types[name], layout.columns[column] = fitted, name
                 break
         else:
             # With declared columns other fields are ignored; a field that inference has not seen is never dropped (G8).
             if name in types or not declared:
-                layout.kinds[name] = kind
+                layout.field_types[name] = field_type
                 there = f"the column is {ddl_of(types[name])}" if name in types else "there is no such column"
-                layout.unplaced[name] = f"{name}: the event has {ddl_of(kind.column)}, {there}"
+                layout.unplaced[name] = f"{name}: the event has {ddl_of(field_type.column)}, {there}"
     return layout
 
 
-def typed_name(name: str, kind: pa.DataType) -> str:
+def typed_name(name: str, data_type: pa.DataType) -> str:
     """`amount__string`, `amount__decimal_12_2`."""
-    return retyped_name(name, ddl_of(kind))
+    return retyped_name(name, ddl_of(data_type))
 
 
 @dataclass(frozen=True)
@@ -275,14 +277,14 @@ class UnchangedPlaceholder:
 
     def in_array(self, array: pa.Array) -> pa.Array | None:
         """Which values are it; None: values of this type cannot be."""
-        kind = array.type
-        if pa.types.is_string(kind):
+        data_type = array.type
+        if pa.types.is_string(data_type):
             return pc.is_in(array, value_set=self.texts)
-        if pa.types.is_map(kind):
+        if pa.types.is_map(data_type):
             return pa.array([bool(one) and len(one) == 1 and one[0][0] == self.text for one in array.to_pylist()])
-        if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+        if pa.types.is_list(data_type) and pa.types.is_string(data_type.value_type):
             return self._alone(array, array.flatten(), 1)
-        if pa.types.is_list(kind) and pa.types.is_integer(kind.value_type):
+        if pa.types.is_list(data_type) and pa.types.is_integer(data_type.value_type):
             return self._alone(array, array.flatten(), len(self.numbers))
         return None
 

@@ -22,7 +22,7 @@ from headwater.model.bisect import bisect
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.rows import CHANGE_COLUMNS
 from headwater.sources.ddl_schema import ddl_of, schema_of
-from headwater.sources.debezium.column_types import FieldType, field_type, is_wider, struct_of
+from headwater.sources.debezium.column_types import FieldType, field_type_of, is_wider, struct_of
 from headwater.sources.debezium.envelope import (
     Envelopes,
     NoEvent,
@@ -35,10 +35,10 @@ from headwater.sources.debezium.envelope import (
 from headwater.sources.debezium.positions import known_connectors
 from headwater.sources.json.columns import (
     Columns,
-    Kinds,
+    SeenTypes,
     check_names,
     guess_fields,
-    merge_kinds,
+    merge_seen_types,
     observe,
     with_new,
 )
@@ -89,8 +89,8 @@ class ColumnInference:
         columns = dict(known)
         for shape in self._shapes:
             for name, schema in shape.struct("after").items():
-                self._add(columns, name, field_type(schema).column)
-        columns = dict(with_new(columns, self._rows.kinds))
+                self._add(columns, name, field_type_of(schema).column)
+        columns = dict(with_new(columns, self._rows.seen_types))
         if not columns and self._strange:
             raise InputError(
                 f"{self._stream}: no Debezium event in the window: {self._strange}",
@@ -142,7 +142,7 @@ class ColumnInference:
     def _see_rows(self, payloads: list[bytes], future: Future[Rows]) -> None:
         self._rows.add(future.result())
         # Without columns no message is decoded: report each that should have been an event (G8).
-        for payload in payloads if not self._rows.kinds and not self._strange else ():
+        for payload in payloads if not self._rows.seen_types and not self._strange else ():
             with contextlib.suppress(NoEvent):
                 self._strange = self._strange or rejection_reason(payload)
 
@@ -159,22 +159,22 @@ class ColumnInference:
                 hint=f"read those of {', '.join(known_connectors())}, or the raw events with format: json",
             )
 
-    def _add(self, columns: dict[str, tuple[int, str]], name: str, kind: pa.DataType) -> None:
+    def _add(self, columns: dict[str, tuple[int, str]], name: str, data_type: pa.DataType) -> None:
         if name not in columns:
-            columns[name] = (1 + max((number for number, _ in columns.values()), default=-1), ddl_of(kind))
+            columns[name] = (1 + max((number for number, _ in columns.values()), default=-1), ddl_of(data_type))
             return
         number, text = columns[name]
         known = schema_of(f"a {text}").field("a").type
-        if known == kind or is_wider(known, kind):
+        if known == data_type or is_wider(known, data_type):
             return
-        if is_wider(kind, known):
-            columns[name] = (number, ddl_of(kind))
+        if is_wider(data_type, known):
+            columns[name] = (number, ddl_of(data_type))
         elif self._settings.type_changes == "new_column":
-            self._add(columns, typed_name(name, kind), kind)
+            self._add(columns, typed_name(name, data_type), data_type)
         else:
             raise SchemaRefused(
-                f"{self._stream}: column {name} was {text}, and is now {ddl_of(kind)}",
-                hint=f"write debezium: {{type_changes: new_column}}: then new values land in {typed_name(name, kind)}; "
+                f"{self._stream}: column {name} was {text}, and is now {ddl_of(data_type)}",
+                hint=f"write debezium: {{type_changes: new_column}}: then new values land in {typed_name(name, data_type)}; "
                 "or rebuild the table in a pipeline of another name",
             )
 
@@ -193,7 +193,7 @@ _ROWS = ("after", "before")
 class Rows:
     """What has been seen in events."""
 
-    kinds: Kinds = field(default_factory=dict)  # of values, by the column
+    seen_types: SeenTypes = field(default_factory=dict)  # of values, by the column
     tables: set[str] = field(default_factory=set)  # that the rows are of
 
     @classmethod
@@ -209,7 +209,7 @@ class Rows:
         return rows
 
     def add(self, other: Rows) -> None:
-        merge_kinds(self.kinds, other.kinds)
+        merge_seen_types(self.seen_types, other.seen_types)
         self.tables |= other.tables
 
     def _observe(self, payload: bytes) -> None:
@@ -219,7 +219,7 @@ class Rows:
             return
         for row in (event.get(name) for name in _ROWS):
             if is_object(row):
-                observe([json_text(row).encode()], self.kinds)
+                observe([json_text(row).encode()], self.seen_types)
         self.tables |= {name for name in [fields_in(event.get("source")).get("table")] if isinstance(name, str)}
 
 
@@ -231,8 +231,8 @@ def _guessed(payloads: Sequence[bytes]) -> Rows | None:
     columns = [table.column(name).combine_chunks() for name in _ROWS if name in table.column_names]
     structs = [column for column in columns if pa.types.is_struct(column.type)]
     fields = [field for struct in structs for field in zip(struct.type.names, struct.flatten(), strict=True)]
-    kinds = guess_fields(fields, joined)
-    return None if kinds is None else Rows(kinds, _tables(table))
+    seen_types = guess_fields(fields, joined)
+    return None if seen_types is None else Rows(seen_types, _tables(table))
 
 
 def read_rows(payloads: Sequence[bytes]) -> list[pa.Field]:
@@ -241,13 +241,13 @@ def read_rows(payloads: Sequence[bytes]) -> list[pa.Field]:
     table = None if joined is None else _read(joined, len(payloads))
     if table is None or "after" not in table.column_names:
         return []
-    kind = table.schema.field("after").type
-    return list(kind) if pa.types.is_struct(kind) else []
+    data_type = table.schema.field("after").type
+    return list(data_type) if pa.types.is_struct(data_type) else []
 
 
 def _tables(table: pa.Table) -> set[str]:
-    kind = table.schema.field("source").type if "source" in table.column_names else pa.null()
-    if not pa.types.is_struct(kind) or kind.get_field_index("table") < 0:
+    data_type = table.schema.field("source").type if "source" in table.column_names else pa.null()
+    if not pa.types.is_struct(data_type) or data_type.get_field_index("table") < 0:
         return set()
     names = pc.struct_field(table.column("source"), "table").unique().to_pylist()
     return {name for name in names if isinstance(name, str)}
@@ -273,15 +273,15 @@ def fields_in(value: Any) -> dict[str, Any]:
 class StructParser:
     """An object whose fields are columns."""
 
-    def __init__(self, kinds: Mapping[str, FieldType]) -> None:
-        self._kind = struct_of(kinds)
+    def __init__(self, field_types: Mapping[str, FieldType]) -> None:
+        self._struct = struct_of(field_types)
 
     def row(self, value: bytes) -> tuple[Any, ...]:
         """Raises Misfit."""
-        values: dict[str, Any] = self._kind.exact(document(value))
+        values: dict[str, Any] = self._struct.exact(document(value))
         return tuple(values.values())
 
     def batch(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-        fields = list(self._kind.wire)
+        fields = list(self._struct.wire)
         columns = [pa.array([row[number] for row in rows], field.type) for number, field in enumerate(fields)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

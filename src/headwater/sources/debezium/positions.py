@@ -39,20 +39,20 @@ _SEQUENCE = r'^\[\s?(?:null|"(?P<commit>\d{1,19})"),\s?(?:null|"(?P<lsn>\d{1,19}
 _FILE = re.compile(r"\.(\d{1,7})$")
 _UNIT = np.uint64(position(1, 0))
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFF_FFFF)
-_MOST = np.int64(1 << 62)  # of a place in a log: it is doubled
+_MOST = np.int64(1 << 62)  # of a position in a log: it is doubled
 _OFFSET_BITS = 40
 
 Numbers = npt.NDArray[np.int64]
 Source = Mapping[str, pa.Array]
 
 
-def places(connector: str, source: Source) -> tuple[Numbers, Numbers]:
-    """Of events of one connector: the place in the log, and the number of the change there; negative: unknown."""
+def log_positions(connector: str, source: Source) -> tuple[Numbers, Numbers]:
+    """Of events of one connector: the position in the log, and the number of the change there; negative: unknown."""
     return _CONNECTORS[connector](source)
 
 
 def positions(major: Numbers, minor: Numbers, reads: npt.NDArray[np.bool_]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Of such places; `reads`: which are a snapshot's. And which of them make no sense."""
+    """Of such positions; `reads`: which are a snapshot's. And which of them make no sense."""
     bad = (major < 0) | (minor < 0) | (minor >= _MOST)
     major, minor = np.where(bad, 0, major), np.where(bad, 0, minor) * 2 + ~reads
     return packed(major.astype(np.uint64), minor.astype(np.uint64)), bad
@@ -78,7 +78,7 @@ def _mysql(source: Source) -> tuple[Numbers, Numbers]:
     file = np.array([*numbers, -1], np.int64)[_filled(files.indices, len(numbers))]
     offset = _filled(source["pos"], -1)
     bad = (file < 0) | (offset < 0) | (offset >= 1 << _OFFSET_BITS)
-    # All changes of a compressed transaction stand at one place, and rows are counted anew for each of its statements.
+    # All changes of a compressed transaction have one position, and rows are counted anew for each of its statements.
     number = pc.coalesce(source["total_order"], source["row"])
     return np.where(bad, -1, file << _OFFSET_BITS | offset), _filled(number, 0)
 

@@ -25,14 +25,14 @@ from headwater.sources.json.strict import document, is_number
 from headwater.sources.values import Misfit
 
 Columns = Mapping[str, tuple[int, str]]  # name → when it was inferred, type
-Kinds = dict[str, set[str]]  # name → what kinds of values it was seen with
+SeenTypes = dict[str, set[str]]  # name → types of the values seen so far
 
 _BIGINT_END = 1 << 63
 EXACT_IN_DOUBLE = 1 << 53
 
 
-def observe(values: Iterable[bytes | None], kinds: Kinds) -> None:
-    """Note what kinds of values each field has; what is no object brings none, and becomes a reject."""
+def observe(values: Iterable[bytes | None], seen_types: SeenTypes) -> None:
+    """Note the types of the values of each field; what is no object brings none, and becomes a reject."""
     for value in values:
         if value is None:
             continue
@@ -41,28 +41,28 @@ def observe(values: Iterable[bytes | None], kinds: Kinds) -> None:
         except Misfit:
             continue
         for name, item in fields:
-            seen = kinds.setdefault(name, set())
+            seen = seen_types.setdefault(name, set())
             if item is not None:
-                seen.add(_kind(item))
+                seen.add(_json_type(item))
 
 
-def merge_kinds(kinds: Kinds, more: Kinds) -> None:
+def merge_seen_types(seen_types: SeenTypes, more: SeenTypes) -> None:
     """Add what other values were seen with."""
     for name, seen in more.items():
-        kinds.setdefault(name, set()).update(seen)
+        seen_types.setdefault(name, set()).update(seen)
 
 
-def with_new(known: Columns, kinds: Mapping[str, set[str]]) -> Columns:
+def with_new(known: Columns, seen_types: Mapping[str, set[str]]) -> Columns:
     """Known columns as they are, new ones behind them. A field that has only been null is not a column yet."""
     number = 1 + max((number for number, _ in known.values()), default=-1)
-    new = {name: seen for name, seen in kinds.items() if name not in known and seen}
+    new = {name: seen for name, seen in seen_types.items() if name not in known and seen}
     return {**known, **{name: (number + n, _type(seen)) for n, (name, seen) in enumerate(new.items())}}
 
 
 def ddl_of(columns: Columns) -> str:
     """As a schema that a user could write."""
     ordered = sorted(columns.items(), key=lambda item: (item[1][0], item[0]))
-    return ", ".join(f"{quoted(name)} {kind}" for name, (_, kind) in ordered)
+    return ", ".join(f"{quoted(name)} {data_type}" for name, (_, data_type) in ordered)
 
 
 def check_names(where: str, columns: Iterable[str], reserved: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ def check_names(where: str, columns: Iterable[str], reserved: Iterable[str]) -> 
         )
 
 
-def _kind(value: Any) -> str:
+def _json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if not is_number(value):
@@ -87,7 +87,7 @@ def _kind(value: Any) -> str:
         number = int(value) if len(digits) <= len(str(_BIGINT_END)) else _BIGINT_END
         if not -_BIGINT_END <= number < _BIGINT_END:
             return "json"
-        return integer_kind(number, number)
+        return integer_type(number, number)
     return "double" if Decimal(repr(float(value))) == Decimal(value) else "json"
 
 
@@ -100,22 +100,22 @@ def _type(seen: set[str]) -> str:
     return "double" if seen == {"bigint", "double"} else "string"
 
 
-def infer_values(values: Iterable[bytes | None], kinds: Kinds) -> None:
-    """Add the kinds of the fields of these messages, in the order of appearance."""
+def infer_values(values: Iterable[bytes | None], seen_types: SeenTypes) -> None:
+    """Add the types of the fields of these messages, in the order of appearance."""
     messages = [value for value in values if value is not None]
     for part in bisect(messages, _guess_messages, smallest=STRICT_ROWS):
         if part.result is None:
-            observe(part.items, kinds)
+            observe(part.items, seen_types)
         else:
-            merge_kinds(kinds, part.result)
+            merge_seen_types(seen_types, part.result)
 
 
-def _guess_messages(values: Sequence[bytes]) -> Kinds | None:
+def _guess_messages(values: Sequence[bytes]) -> SeenTypes | None:
     joined = one_line_each(values)
-    return None if joined is None else guessed_kinds(joined, len(values))
+    return None if joined is None else guess_types(joined, len(values))
 
 
-def guessed_kinds(joined: bytes, count: int) -> Kinds | None:
+def guess_types(joined: bytes, count: int) -> SeenTypes | None:
     """Of so many objects, each on a line of its own from `{` to `}`. None: Arrow refuses them, or could be wrong."""
     try:
         table = read_objects(joined, count)
@@ -124,34 +124,34 @@ def guessed_kinds(joined: bytes, count: int) -> Kinds | None:
     return None if table is None else guess_fields(zip(table.column_names, table.columns, strict=True), joined)
 
 
-def guess_fields(fields: Iterable[tuple[str, pa.Array | pa.ChunkedArray]], joined: bytes) -> Kinds | None:
-    """The kinds of fields as Arrow reads them from these objects. None: Arrow could be wrong."""
-    kinds: Kinds = {}
+def guess_fields(fields: Iterable[tuple[str, pa.Array | pa.ChunkedArray]], joined: bytes) -> SeenTypes | None:
+    """The types of fields as Arrow reads them from these objects. None: Arrow could be wrong."""
+    seen_types: SeenTypes = {}
     for name, column in fields:
-        kinds.setdefault(name, set()).update(_guess(column))
-    seen = set().union(*kinds.values())
+        seen_types.setdefault(name, set()).update(_guess(column))
+    seen = set().union(*seen_types.values())
     # Arrow makes doubles of whole numbers among fractions, even of those that no double represents.
-    return None if _UNKNOWN in seen or ("double" in seen and has_long_numbers(joined)) else kinds
+    return None if _UNKNOWN in seen or ("double" in seen and has_long_numbers(joined)) else seen_types
 
 
 _UNKNOWN = "unknown"
 
 
 def _guess(column: pa.Array | pa.ChunkedArray) -> set[str]:
-    kind = column.type
-    if pa.types.is_null(kind):
+    data_type = column.type
+    if pa.types.is_null(data_type):
         return set()
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(data_type):
         return {"boolean"}
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return {_UNKNOWN if pc.max(pc.abs(column)).as_py() >= EXACT_IN_DOUBLE else "double"}
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(data_type):
         edges = pc.min_max(column).as_py()
-        return {integer_kind(edges["min"], edges["max"])}
-    return {"json"} if pa.types.is_nested(kind) else {"string"}  # texts that look like moments are texts
+        return {integer_type(edges["min"], edges["max"])}
+    return {"json"} if pa.types.is_nested(data_type) else {"string"}  # texts that look like moments are texts
 
 
-def integer_kind(least: int, most: int) -> str:
+def integer_type(least: int, most: int) -> str:
     """Of whole numbers between these."""
     return "bigint" if max(-least, most) <= EXACT_IN_DOUBLE else "long bigint"
 
@@ -183,9 +183,9 @@ def has_long_numbers(joined: bytes) -> bool:
     return bool(((_run(letters, minus - 1, -1) > _EXACT_DIGITS) | (ends & (exponent > _EXACT_EXPONENT))).any())
 
 
-def _run(letters: np.ndarray, places: np.ndarray, side: int) -> np.ndarray:
+def _run(letters: np.ndarray, positions: np.ndarray, side: int) -> np.ndarray:
     """How many digits stand side by side next to each place: at most sixteen are counted."""
-    digits = _are_digits(letters[places[:, None] + side * np.arange(1, _EXACT_DIGITS + 2)])
+    digits = _are_digits(letters[positions[:, None] + side * np.arange(1, _EXACT_DIGITS + 2)])
     count: np.ndarray = np.cumprod(digits, axis=1, dtype=np.uint8).sum(axis=1, dtype=np.int64)
     return count
 

@@ -166,23 +166,23 @@ def odd_lines(letters: np.ndarray, newlines: np.ndarray) -> np.ndarray:
     return odd
 
 
-def _within(column: pa.Array, kind: pa.DataType) -> bool:
-    most = Decimal(10) ** (kind.precision - kind.scale)
+def _within(column: pa.Array, data_type: pa.DataType) -> bool:
+    most = Decimal(10) ** (data_type.precision - data_type.scale)
     return all(value is None or value.copy_abs() < most for value in pc.min_max(column).as_py().values())
 
 
-def _read_as(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+def _read_as(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type) or pa.types.is_date(data_type):
         return pa.string()
-    return pa.float64() if pa.types.is_float32(kind) else kind
+    return pa.float64() if pa.types.is_float32(data_type) else data_type
 
 
-def _supported(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return all(field.nullable and _supported(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return bool(kind.value_field.nullable) and _supported(kind.value_type)
-    return any(is_of(kind) for is_of in _PLAIN)
+def _supported(data_type: pa.DataType) -> bool:
+    if pa.types.is_struct(data_type):
+        return all(field.nullable and _supported(field.type) for field in data_type)
+    if pa.types.is_list(data_type):
+        return bool(data_type.value_field.nullable) and _supported(data_type.value_type)
+    return any(is_of(data_type) for is_of in _PLAIN)
 
 
 def one_line_each(values: Sequence[bytes]) -> bytes | None:
@@ -209,9 +209,9 @@ def _separable(joined: bytes, count: int) -> bool:
 
 def has_exponents(letters: np.ndarray) -> bool:
     """Whether a number may be written with one; a text that looks like it only costs the strict parser's time."""
-    places = np.flatnonzero((letters | _LOWER) == _EXPONENT)
-    places = places[(places > 0) & (places < len(letters) - 1)]
-    before, after = letters[places - 1], letters[places + 1]
+    positions = np.flatnonzero((letters | _LOWER) == _EXPONENT)
+    positions = positions[(positions > 0) & (positions < len(letters) - 1)]
+    before, after = letters[positions - 1], letters[positions + 1]
     digit = (before >= _ZERO) & (before <= _NINE)
     return bool((digit & (((after >= _ZERO) & (after <= _NINE)) | (after == _PLUS) | (after == _MINUS))).any())
 
@@ -222,13 +222,13 @@ def has_constants(letters: np.ndarray) -> bool:
 
 
 def _stands_as_value(letters: np.ndarray, word: bytes) -> bool:
-    places = np.flatnonzero(letters[: -len(word)] == word[0])
+    positions = np.flatnonzero(letters[: -len(word)] == word[0])
     for offset in (1, 2):
-        places = places[letters[places + offset] == word[offset]]
-    after = letters[places + len(word)]
+        positions = positions[letters[positions + offset] == word[offset]]
+    after = letters[positions + len(word)]
     # What follows a value; or the longer name. Texts that begin like it, as Information does, are frequent.
-    places = places[np.isin(after, AFTER_VALUES) | (after == _LONGER)]
-    before = letters[places - 1]  # of a text that begins with it: its quote
+    positions = positions[np.isin(after, AFTER_VALUES) | (after == _LONGER)]
+    before = letters[positions - 1]  # of a text that begins with it: its quote
     return bool(np.isin(before, _BEFORE_VALUES).any())
 
 

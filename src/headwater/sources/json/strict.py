@@ -108,9 +108,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, _Number)
 
 
-def rule_of(kind: pa.DataType) -> Convert:
+def rule_of(data_type: pa.DataType) -> Convert:
     """What a type accepts of the values that `document` returns. Raises Misfit."""
-    return _of_type(kind)
+    return _of_type(data_type)
 
 
 def document(value: bytes) -> _Object:
@@ -148,40 +148,40 @@ def _converter(field: pa.Field) -> Convert:
     return checked
 
 
-def _of_type(kind: pa.DataType) -> Convert:  # noqa: PLR0911 - one line per type is the clearest form
+def _of_type(data_type: pa.DataType) -> Convert:  # noqa: PLR0911 - one line per type is the clearest form
     t = pa.types
-    if t.is_boolean(kind):
+    if t.is_boolean(data_type):
         return _boolean
-    if t.is_integer(kind):
-        return _integer(kind)
-    if t.is_floating(kind):
-        return _floating(kind)
-    if t.is_decimal(kind):
-        return _decimal(kind)
-    if t.is_string(kind):
+    if t.is_integer(data_type):
+        return _integer(data_type)
+    if t.is_floating(data_type):
+        return _floating(data_type)
+    if t.is_decimal(data_type):
+        return _decimal(data_type)
+    if t.is_string(data_type):
         return _text
-    if t.is_binary(kind):
+    if t.is_binary(data_type):
         return _binary
-    if t.is_date(kind) or t.is_timestamp(kind):
-        return _moment(kind)
-    if t.is_list(kind):
-        return _list(kind)
-    if t.is_map(kind):
-        return _map(kind)
-    return _struct(list(kind))
+    if t.is_date(data_type) or t.is_timestamp(data_type):
+        return _moment(data_type)
+    if t.is_list(data_type):
+        return _list(data_type)
+    if t.is_map(data_type):
+        return _map(data_type)
+    return _struct(list(data_type))
 
 
-def _of_text(kind: pa.DataType) -> Convert:
-    convert = _of_type(kind)
+def _of_text(data_type: pa.DataType) -> Convert:
+    convert = _of_type(data_type)
 
     def converted(text: str) -> Any:
-        if pa.types.is_boolean(kind):
+        if pa.types.is_boolean(data_type):
             return convert(_BOOLEANS.get(text.lower(), text))
-        if pa.types.is_floating(kind) and text in _CONSTANTS:
+        if pa.types.is_floating(data_type) and text in _CONSTANTS:
             return float(text)
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
             return convert(_Number(text) if _DECIMAL.fullmatch(text) else text)
-        if pa.types.is_nested(kind):
+        if pa.types.is_nested(data_type):
             try:
                 return convert(_decoded(text))
             except json.JSONDecodeError as error:
@@ -199,43 +199,43 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _integer(kind: pa.DataType) -> Convert:
-    low, high = -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
+def _integer(data_type: pa.DataType) -> Convert:
+    low, high = -(1 << (data_type.bit_width - 1)), (1 << (data_type.bit_width - 1)) - 1
 
     def convert(value: Any) -> int:
         if not isinstance(value, _Number):
             raise _unexpected("a number", value)
         number = _digits(value)
         if number != number.to_integral_value() or not low <= number <= high:
-            raise Misfit(f"{_short(value)} is no {kind}")
+            raise Misfit(f"{_short(value)} is no {data_type}")
         return int(number)
 
     return convert
 
 
-def _floating(kind: pa.DataType) -> Convert:
-    most = _FLOAT32_MAX if pa.types.is_float32(kind) else math.inf
+def _floating(data_type: pa.DataType) -> Convert:
+    most = _FLOAT32_MAX if pa.types.is_float32(data_type) else math.inf
 
     def convert(value: Any) -> float:
         if not isinstance(value, _Number):
             raise _unexpected("a number", value)
         number = float(value)
         if abs(number) >= most:
-            raise Misfit(f"{_short(value)} is beyond {kind}")
+            raise Misfit(f"{_short(value)} is beyond {data_type}")
         return number
 
     return convert
 
 
-def _decimal(kind: pa.DataType) -> Convert:
+def _decimal(data_type: pa.DataType) -> Convert:
     def convert(value: Any) -> Decimal:
         if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
             raise _unexpected("a number or a text that is one", value)
         number = _digits(value)
-        scaled = number.scaleb(kind.scale, _EXACT)
-        if scaled != scaled.to_integral_value() or scaled.copy_abs() >= _EXACT.power(10, kind.precision):
-            raise Misfit(f"{_short(value)} does not fit decimal({kind.precision},{kind.scale})")
-        return number.quantize(Decimal((0, (1,), -kind.scale)), context=_EXACT)
+        scaled = number.scaleb(data_type.scale, _EXACT)
+        if scaled != scaled.to_integral_value() or scaled.copy_abs() >= _EXACT.power(10, data_type.precision):
+            raise Misfit(f"{_short(value)} does not fit decimal({data_type.precision},{data_type.scale})")
+        return number.quantize(Decimal((0, (1,), -data_type.scale)), context=_EXACT)
 
     return convert
 
@@ -267,17 +267,17 @@ def _binary(value: Any) -> bytes:
         raise Misfit("no base64") from None
 
 
-def _moment(kind: pa.DataType) -> Convert:
-    wanted = "a date such as 2026-03-02" if pa.types.is_date(kind) else "an ISO timestamp"
-    if pa.types.is_timestamp(kind):
-        wanted += " with a zone" if kind.tz else " without a zone"
-    storage = pa.int32() if pa.types.is_date(kind) else pa.int64()
+def _moment(data_type: pa.DataType) -> Convert:
+    wanted = "a date such as 2026-03-02" if pa.types.is_date(data_type) else "an ISO timestamp"
+    if pa.types.is_timestamp(data_type):
+        wanted += " with a zone" if data_type.tz else " without a zone"
+    storage = pa.int32() if pa.types.is_date(data_type) else pa.int64()
 
     def convert(value: Any) -> int:
         if not isinstance(value, str) or isinstance(value, _Number):
             raise _unexpected(wanted, value)
         try:
-            moments = pa.array([_NEEDLESS_ZEROS.sub(r"\1", value)], pa.string()).cast(kind)
+            moments = pa.array([_NEEDLESS_ZEROS.sub(r"\1", value)], pa.string()).cast(data_type)
         except (pa.ArrowInvalid, UnicodeEncodeError):
             raise _unexpected(wanted, value) from None
         number: int = moments.cast(storage)[0].as_py()
@@ -286,8 +286,8 @@ def _moment(kind: pa.DataType) -> Convert:
     return convert
 
 
-def _list(kind: pa.ListType) -> Convert:
-    convert = _converter(kind.value_field)
+def _list(data_type: pa.ListType) -> Convert:
+    convert = _converter(data_type.value_field)
 
     def converted(value: Any) -> list[Any]:
         if not isinstance(value, list) or isinstance(value, _Object):
@@ -297,8 +297,8 @@ def _list(kind: pa.ListType) -> Convert:
     return converted
 
 
-def _map(kind: pa.MapType) -> Convert:
-    convert = _converter(kind.item_field)
+def _map(data_type: pa.MapType) -> Convert:
+    convert = _converter(data_type.item_field)
 
     def converted(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, _Object):
@@ -343,16 +343,16 @@ def json_text(value: Any) -> str:
     return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
 
 
-def _named(value: Any, kind: pa.DataType) -> Any:
+def _named(value: Any, data_type: pa.DataType) -> Any:
     """Structs as the mappings that Arrow takes."""
     if value is None:
         return None
-    if pa.types.is_struct(kind):
-        return {field.name: _named(item, field.type) for field, item in zip(kind, value, strict=True)}
-    if pa.types.is_list(kind):
-        return [_named(item, kind.value_type) for item in value]
-    if pa.types.is_map(kind):
-        return [(name, _named(item, kind.item_type)) for name, item in value]
+    if pa.types.is_struct(data_type):
+        return {field.name: _named(item, field.type) for field, item in zip(data_type, value, strict=True)}
+    if pa.types.is_list(data_type):
+        return [_named(item, data_type.value_type) for item in value]
+    if pa.types.is_map(data_type):
+        return [(name, _named(item, data_type.item_type)) for name, item in value]
     return value
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headwater.model.errors import InputError, ValueNotKept
 from headwater.model.rows import OnReject, Reject
-from headwater.sources.json.columns import Columns, Kinds, check_names, infer_values, with_new
+from headwater.sources.json.columns import Columns, SeenTypes, check_names, infer_values, with_new
 from headwater.sources.json.decoder import JsonDecoder
 from headwater.sources.kafka.client import OffsetRange, Reading, messages
 from headwater.sources.values import BINARY, TEXT, BinaryValues, ParsedValues, TextValues, ValueParser
@@ -162,8 +162,8 @@ def with_readable_keys(stream: str, messages: Sequence[Message], on_reject: OnRe
 
 def refuse(reject: Reject) -> None:
     """Raise the reject: the reader was given no collector."""
-    place = ", ".join(f"{name} {value}" for name, value in reject.place.items())
-    raise ValueNotKept(f"{place}: {reject.reason}", hint="reject such messages (max_rejects), or change the schema")
+    location = ", ".join(f"{name} {value}" for name, value in reject.location.items())
+    raise ValueNotKept(f"{location}: {reject.reason}", hint="reject such messages (max_rejects), or change the schema")
 
 
 def message_reject(stream: str, message: Message, reason: str) -> Reject:
@@ -176,12 +176,12 @@ def message_reject(stream: str, message: Message, reason: str) -> Reject:
     }
     if value is None:
         more["tombstone"] = True
-    place: dict[str, str | int] = {
+    location: dict[str, str | int] = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
     }
-    return Reject(stream, place, reason, value or b"", more)
+    return Reject(stream, location, reason, value or b"", more)
 
 
 def _base64(data: bytes | None) -> str | None:
@@ -238,11 +238,11 @@ def columns_after(
     """The columns of every topic, with what the messages of the ranges bring."""
     columns = dict(known)
     for topic, group in groupby(ranges, key=lambda each: each.topic):
-        kinds: Kinds = {}
+        seen_types: SeenTypes = {}
         for wanted in group:
             for batch in messages(reading, wanted):
-                infer_values((message.value() for message in batch), kinds)
-        columns[topic] = with_new(known.get(topic, {}), kinds)
+                infer_values((message.value() for message in batch), seen_types)
+        columns[topic] = with_new(known.get(topic, {}), seen_types)
         if not columns[topic]:
             raise InputError(f"{topic}: no message of the window is a JSON object with a field", hint="write schema: …")
         check_names(topic, columns[topic], reserved)

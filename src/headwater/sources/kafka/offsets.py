@@ -39,7 +39,7 @@ class Gap:
 
 
 def gaps(mark: OffsetsMark, topics: Topics) -> list[Gap]:
-    """Every place where the mark and the logs do not fit together (G9)."""
+    """Every gap between the mark and the logs (G9)."""
     mismatches: list[Gap] = []
     for name, offsets in sorted(mark.topics.items()):
         topic = topics.get(name)

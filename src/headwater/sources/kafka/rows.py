@@ -207,13 +207,13 @@ class _RejectedMessage:
         self._reject = reject
 
     def topic(self) -> str:
-        return str(self._reject.place["topic"])
+        return str(self._reject.location["topic"])
 
     def partition(self) -> int:
-        return int(self._reject.place["partition"])
+        return int(self._reject.location["partition"])
 
     def offset(self) -> int:
-        return int(self._reject.place["offset"])
+        return int(self._reject.location["offset"])
 
     def timestamp(self) -> tuple[int, int]:
         moment = self._reject.more.get("timestamp")

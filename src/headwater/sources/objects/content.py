@@ -181,8 +181,8 @@ def object_reject(
 
 def row_reject(stream: str, url: str, listed: ListedObject, row: BadRow) -> Reject:
     """For one row of a readable object."""
-    place: dict[str, str | int] = {"object": url, "row": row.number}
-    return Reject(stream, place, row.reason, row.payload, {**version_details(listed), **row.more})
+    location: dict[str, str | int] = {"object": url, "row": row.number}
+    return Reject(stream, location, row.reason, row.payload, {**version_details(listed), **row.more})
 
 
 def version_details(listed: ListedObject) -> dict[str, Json]:
@@ -193,10 +193,10 @@ def version_details(listed: ListedObject) -> dict[str, Json]:
 
 def raise_reject(reject: Reject) -> None:
     """For readers without a collector of rejects."""
-    url = reject.place["object"]
+    url = reject.location["object"]
     if reject.part:
         raise RunError(f"{url}: {reject.reason}", hint="correct the object, or allow rejects (max_rejects)")
-    where = ", ".join(f"{name} {value}" for name, value in reject.place.items() if name != "object")
+    where = ", ".join(f"{name} {value}" for name, value in reject.location.items() if name != "object")
     raise ValueNotKept(f"{url}, {where}: {reject.reason}", hint="allow rejects (max_rejects), or change the schema")
 
 

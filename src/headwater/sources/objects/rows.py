@@ -285,7 +285,7 @@ class ReplaySplit:
     def _decode(self, reject: Reject, version: ObjectVersion) -> Decoded:
         """Raises ObjectGone, ObjectChanged where the payload is not enough."""
         if self.read_settings.format in ("json", "csv", "text", "debezium"):
-            decoded, number = self._from_bytes(reject), np.array([int(reject.place["row"])])
+            decoded, number = self._from_bytes(reject), np.array([int(reject.location["row"])])
             decoded.parts = [replace(part, numbers=number[: part.rows.num_rows]) for part in decoded.parts]
             return decoded
         if "row_group" in reject.more:
@@ -310,7 +310,7 @@ class ReplaySplit:
 
 
 def _is_object(reject: Reject) -> bool:
-    return "row" not in reject.place
+    return "row" not in reject.location
 
 
 def _with_reason(reject: Reject, reason: str) -> Reject:

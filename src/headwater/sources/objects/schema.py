@@ -19,7 +19,7 @@ from headwater.config.sources.objects import ObjectsSourceSettings
 from headwater.model.position.stream_state import Columns, StreamState
 from headwater.sources.avro import CutShort, read_header
 from headwater.sources.ddl_schema import ddl_of, schema_of
-from headwater.sources.json.columns import Kinds, check_names, with_new
+from headwater.sources.json.columns import SeenTypes, check_names, with_new
 from headwater.sources.objects.content import (
     Content,
     ListedObject,
@@ -59,23 +59,23 @@ def infer_state(
         versions = [listed.version for listed in objects]
         columns: Columns = merge_file_columns(known.columns, versions, container, settings.format, settings.compression)
     else:
-        columns = with_new(known.columns, _kinds(objects, settings, container, tuning))
+        columns = with_new(known.columns, _seen_types(objects, settings, container, tuning))
     check_names(container.address, columns, settings.metadata_columns.values())
     return replace(known, columns=columns)
 
 
-def _kinds(
+def _seen_types(
     objects: Sequence[ListedObject], settings: ObjectsSourceSettings, container: Container, tuning: Tuning
-) -> Kinds:
-    kinds: Kinds = {}
+) -> SeenTypes:
+    seen_types: SeenTypes = {}
     fetched = fetch_objects(container, objects, settings.compression, tuning)
-    for group_kinds in _in_threads(_inference(settings, tuning), _groups(fetched, tuning.infer_bytes)):
-        for name, column_kinds in group_kinds.items():
-            kinds.setdefault(name, set()).update(column_kinds)
-    return kinds
+    for of_group in _in_threads(_inference(settings, tuning), _groups(fetched, tuning.infer_bytes)):
+        for name, of_column in of_group.items():
+            seen_types.setdefault(name, set()).update(of_column)
+    return seen_types
 
 
-def _inference(settings: ObjectsSourceSettings, tuning: Tuning) -> Callable[[list[Content]], Kinds]:
+def _inference(settings: ObjectsSourceSettings, tuning: Tuning) -> Callable[[list[Content]], SeenTypes]:
     if settings.format == "json":
         from headwater.sources.objects.formats.json import infer_json
 
@@ -108,10 +108,10 @@ def _groups(
         yield group
 
 
-def _in_threads(infer: Callable[[list[Content]], Kinds], groups: Iterable[list[Content]]) -> Iterator[Kinds]:
+def _in_threads(infer: Callable[[list[Content]], SeenTypes], groups: Iterable[list[Content]]) -> Iterator[SeenTypes]:
     """In order, so that columns always have the same order; few groups are in memory at a time."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        pending: deque[Future[Kinds]] = deque()
+        pending: deque[Future[SeenTypes]] = deque()
         for group in groups:
             pending.append(threads.submit(infer, group))
             if len(pending) > _THREADS:

@@ -222,7 +222,7 @@ FROM base b JOIN pg_catalog.pg_type t ON t.oid = b.at AND t.typtype <> 'd'"""
 _Type = tuple[int, int]  # oid and modifier
 
 
-class Kinds:
+class ColumnTypes:
     """Types of the catalog, each read once; an unknown type is read again, as it may be new."""
 
     def __init__(self, session: PostgresSession) -> None:
@@ -234,14 +234,14 @@ class Kinds:
         """A type of `model/types.py` per column: a domain counts as its base type, all others are text."""
         others = [column for column in layout.columns if column.type >= _FIRST_OF_OTHERS and column.name not in as_text]
         self._learn(others)
-        return tuple(_TEXT if column.name in as_text else self._kind(column) for column in layout.columns)
+        return tuple(_TEXT if column.name in as_text else self._column_type(column) for column in layout.columns)
 
     def declared(self, layout: Layout) -> tuple[str, ...]:
         """The server's own names of the types, for messages."""
         self._learn(layout.columns)
         return tuple(self._names.get(_type(column), f"type {column.type}") for column in layout.columns)
 
-    def _kind(self, column: WalColumn) -> str:
+    def _column_type(self, column: WalColumn) -> str:
         return column_type(*self._bases.get(_type(column), _type(column))) or _TEXT
 
     def _learn(self, columns: Collection[WalColumn]) -> None:
@@ -276,4 +276,4 @@ def stream_schema(seen: TableState) -> pa.Schema:
     """Of the changes of one table."""
     import pyarrow as pa
 
-    return change_schema(pa.field(name, arrow_type(kind)) for name, kind in seen.types.items())
+    return change_schema(pa.field(name, arrow_type(column_type)) for name, column_type in seen.types.items())

@@ -17,7 +17,7 @@ from headwater.model.position.window import Window
 from headwater.model.protocols.source import Claim, ComparisonPoint, CurrentRows, Lag, Plan, StreamPlan
 from headwater.model.rows import Rows
 from headwater.pg.connection import PostgresSession
-from headwater.sources.postgres.catalog import Kinds
+from headwater.sources.postgres.catalog import ColumnTypes
 from headwater.sources.postgres.guard.checks import judge
 from headwater.sources.postgres.guard.slot import GuardedSlot, SlotCheck
 from headwater.sources.postgres.tables import TablesNow, publish_tables, read_tables, reconciled_tables
@@ -51,7 +51,7 @@ class PostgresSource:
         self._settings, self._cores, self._catalog_seconds = settings, cores, catalog_seconds
         self._session = PostgresSession(settings.url)
         self._slot = GuardedSlot(self._session, settings)
-        self._kinds = Kinds(self._session)
+        self._column_types = ColumnTypes(self._session)
         self._windows: tuple[CopyWindows, WalWindows] | None = None
         self._planned: tuple[Window, WalWindow] | None = None
         self._quiet_at = 0  # the end of the WAL when it held nothing for us
@@ -221,7 +221,7 @@ class PostgresSource:
         return lsn_text(self._slot.label(text))
 
     @contextmanager
-    def meet(self) -> Iterator[ComparisonPoint]:
+    def comparison_point(self) -> Iterator[ComparisonPoint]:
         """Compares in an exported snapshot; a WAL message asks for a window that ends at its LSN."""
         from headwater.sources.postgres.verify import WalComparisonPoint
 
@@ -230,7 +230,7 @@ class PostgresSource:
             yield WalComparisonPoint(rows)
 
     @contextmanager
-    def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
+    def current_rows(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
         from headwater.sources.postgres.verify import now_of_keys
 
         known = self._lsn_mark(mark)
@@ -245,7 +245,7 @@ class PostgresSource:
 
         with closing(CopySnapshot(self._settings.url)) as snapshot:
             now = read_tables(self._session, self._settings, None)
-            yield SnapshotReader(self._settings, snapshot, now, self._kinds, 2 * self._cores)
+            yield SnapshotReader(self._settings, snapshot, now, self._column_types, 2 * self._cores)
 
     def close(self) -> None:
         if self._windows is not None:
@@ -267,8 +267,8 @@ class PostgresSource:
             from headwater.sources.postgres.initial_copy.windows import CopyWindows
             from headwater.sources.postgres.wal.windows import WalWindows
 
-            copies = CopyWindows(self._settings, self._kinds, self._cores)
-            self._windows = (copies, WalWindows(self._settings, self._kinds, self._cores))
+            copies = CopyWindows(self._settings, self._column_types, self._cores)
+            self._windows = (copies, WalWindows(self._settings, self._column_types, self._cores))
         return self._windows
 
     def _lsn_mark(self, mark: Mark | None) -> LsnMark | None:

@@ -18,7 +18,7 @@ from headwater.model.position.marks import LsnMark, Mark, mark_from_json
 from headwater.model.position.stream_state import TableState
 from headwater.model.protocols.source import Comparison, CurrentRows, KeyRanges, NotCompared, Standing
 from headwater.model.rows import OP, POSITION, SOURCE_TIME, MemorySplit, Reject, Rows, position
-from headwater.sources.postgres.catalog import ROW, Kinds, stream_schema
+from headwater.sources.postgres.catalog import ROW, ColumnTypes, stream_schema
 from headwater.sources.postgres.initial_copy.snapshot import CopySnapshot
 from headwater.sources.postgres.initial_copy.windows import CopyRequest, copied_rows
 from headwater.sources.postgres.tables import TablesNow, homes
@@ -34,23 +34,23 @@ class SnapshotReader:
     settings: PostgresSourceSettings
     snapshot: CopySnapshot
     now: TablesNow
-    kinds: Kinds
+    column_types: ColumnTypes
     splits: int
 
     def of(self, mark: LsnMark, stream: str, where: str = "") -> Rows:
         """All rows of a stream's table, or some of them."""
         seen, table = mark.streams[stream], self.now.tables[stream]
-        kinds = self.kinds.of(table.layout, self.settings.as_text.get(stream, ()))
+        column_types = self.column_types.of(table.layout, self.settings.as_text.get(stream, ()))
         conditions = [text for text in (self.settings.where.get(stream, ""), where) if text]
         request = CopyRequest(
             stream=stream,
             table=table,
-            kinds=kinds,
-            homes=homes(seen.types, table.layout, kinds),
+            column_types=column_types,
+            homes=homes(seen.types, table.layout, column_types),
             schema=stream_schema(seen),
             where="\n) AND (\n".join(conditions),
             snapshot=self.snapshot.name,
-            place=mark.place(self.snapshot.lsn),
+            ordinal=mark.ordinal(self.snapshot.lsn),
             moment=self.snapshot.moment,
             first=0,
             end=None,
@@ -113,7 +113,7 @@ class WalComparisonPoint:
 
 
 def now_of_keys(rows: SnapshotReader, mark: LsnMark, keys: Mapping[str, pa.Table]) -> Iterator[CurrentRows]:
-    """A read for every key that is there, a delete for every one that is not; both at the snapshot's place."""
+    """A read for every key that is there, a delete for every one that is not; both at the snapshot's LSN."""
     for stream, wanted in keys.items():
         rejects: list[Reject] = []
         source = rows.of(mark, stream, among(wanted))
@@ -121,15 +121,15 @@ def now_of_keys(rows: SnapshotReader, mark: LsnMark, keys: Mapping[str, pa.Table
         present = pa.Table.from_batches(batches, source.schema).select(list(source.key))
         rejected = _keys_of(rejects, mark.streams[stream], source)
         absent = _without(wanted.select(list(source.key)), pa.concat_tables([present, rejected]))
-        place = position(mark.place(rows.snapshot.lsn), _COPIED)
-        split = MemorySplit((*batches, *_deletes(absent, source.schema, place, rows.snapshot.moment)), tuple(rejects))
+        at = position(mark.ordinal(rows.snapshot.lsn), _COPIED)
+        split = MemorySplit((*batches, *_deletes(absent, source.schema, at, rows.snapshot.moment)), tuple(rejects))
         assert source.changes is not None  # noqa: S101 - rows of a copy
         yield CurrentRows(replace(source, splits=(split,), changes=replace(source.changes, is_copy=False)))
 
 
 def _keys_of(rejects: Sequence[Reject], seen: TableState, rows: Rows) -> pa.Table:
     """Of rows that are there, though they cannot be kept."""
-    texts, types = [json.loads(str(reject.place["row"])) for reject in rejects], seen.types
+    texts, types = [json.loads(str(reject.location["row"])) for reject in rejects], seen.types
     columns = [
         typed(pa.array([str(row[name]).encode() for row in texts], pa.binary()), types[name]).array for name in rows.key
     ]
@@ -142,12 +142,12 @@ def _without(keys: pa.Table, others: pa.Table) -> pa.Table:
     return plain.join(others, names, join_type="left anti") if others.num_rows else plain
 
 
-def _deletes(keys: pa.Table, schema: pa.Schema, place: int, moment: int) -> list[pa.RecordBatch]:
+def _deletes(keys: pa.Table, schema: pa.Schema, at: int, moment: int) -> list[pa.RecordBatch]:
     """Change rows that delete these keys."""
     count = keys.num_rows
     constant = {
         OP: pa.array(["d"] * count, pa.string()),
-        POSITION: pa.array([Decimal(place)] * count, schema.field(POSITION).type),
+        POSITION: pa.array([Decimal(at)] * count, schema.field(POSITION).type),
         SOURCE_TIME: pa.array([moment] * count, pa.int64()).cast(schema.field(SOURCE_TIME).type),
         ROW: pa.array([0] * count, pa.int64()),
     }

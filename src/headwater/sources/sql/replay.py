@@ -66,7 +66,9 @@ def _rejected_again(exact: ExactBatch, split: ReadsExactBatches, matches: Sequen
         return {}
     rejects = rejects_of(exact, split.identity)
     return {
-        row: replace(rejects[row], place=match.place) for row, match in enumerate(matches) if match and row in rejects
+        row: replace(rejects[row], location=match.location)
+        for row, match in enumerate(matches)
+        if match and row in rejects
     }
 
 
@@ -92,7 +94,7 @@ class _PendingRejects:
 
     def _matches(self, reject: Reject, values: Mapping[str, str | None]) -> bool:
         payload = json.loads(reject.payload)
-        names = payload if COPY in reject.place else (self._cursor,)
+        names = payload if COPY in reject.location else (self._cursor,)
         return all(payload.get(name) == values[name] for name in names if name in values and name in payload)
 
 
@@ -106,7 +108,7 @@ def _check_columns(relation: Relation, columns: Sequence[str]) -> None:
 
 
 def _identity(reject: Reject) -> dict[str, str | int | None]:
-    identity: dict[str, str | int | None] = json.loads(str(reject.place["row"]))
+    identity: dict[str, str | int | None] = json.loads(str(reject.location["row"]))
     return identity
 
 

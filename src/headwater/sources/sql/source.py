@@ -175,7 +175,7 @@ class SqlSource:
             self._end_view()
 
     @contextmanager
-    def meet(self) -> Iterator[ComparisonPoint]:
+    def comparison_point(self) -> Iterator[ComparisonPoint]:
         """Works at any mark: a mark divides the rows of any view."""
         from headwater.sources.sql.verify import PolledComparisonPoint, check_start
 
@@ -195,7 +195,7 @@ class SqlSource:
             self._end_view()
 
     @contextmanager
-    def again(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
+    def current_rows(self, mark: Mark, keys: Mapping[str, pa.Table]) -> Iterator[Sequence[CurrentRows]]:
         """Read rows by their keys, in one view."""
         from headwater.sources.sql.verify import PolledStream, read_again
 

@@ -123,7 +123,7 @@ def test_a_moved_row_whose_old_partition_lags_is_set_aside_and_not_guessed(lands
     insert, update, delete, moved = plainly(log)
     target.land([insert])
     target.land([moved])
-    assert [reject.place["row"] for reject in target.rejects] == ['{"id": 2}']
+    assert [reject.location["row"] for reject in target.rejects] == ['{"id": 2}']
     target.land([update, delete])
     target.replay_rejects()
     assert target.rows() == {2: ("c", "longer")}

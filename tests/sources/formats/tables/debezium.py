@@ -328,12 +328,12 @@ CHANGES = [
         **BY_ID,
     ),
     case(
-        "an event without a place in the log is a reject",
+        "an event without a position in the log is a reject",
         "debezium",
         Events([plain({"id": 1}, sequence="nonsense"), plain({"id": 2})]),
         [(2,)],
         schema="id bigint",
-        rejects={1: "source: no place in the log in …"},
+        rejects={1: "source: no position in the log in …"},
         **BY_ID,
     ),
 ]  # fmt: skip

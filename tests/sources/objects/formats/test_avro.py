@@ -168,7 +168,7 @@ def test_numbers_beyond_what_datetimes_hold_are_kept_and_nanoseconds_are_rejects
     rejects = []
     far = [n for b in split.read(rejects.append) for n in b.column(1).cast(pa.int64()).to_pylist()]
     assert far == [0, 2**62]
-    assert [r.place["row"] for r in rejects] == [3]
+    assert [r.location["row"] for r in rejects] == [3]
 
 
 def test_unions_fail_the_object_with_the_reason(folder: ObjectFolder):

@@ -43,7 +43,9 @@ def test_bad_rows_are_set_aside_with_their_number_and_bytes_and_the_rest_are_row
     folder.put("x.csv", content)
     read = folder.rows(format="csv", schema="a bigint, b string", metadata=["row"])
     assert [tuple(row.values()) for row in read] == [(1, "x", 2), (6, "é", 7)]
-    assert [(r.place["row"], r.reason, r.payload) for r in sorted(folder.rejects, key=lambda r: r.place["row"])] == [
+    assert [
+        (r.location["row"], r.reason, r.payload) for r in sorted(folder.rejects, key=lambda r: r.location["row"])
+    ] == [
         (3, "a: expected a number, found the text 'x'", b'x,"q,\n1"'),
         (4, "2 columns, 1 values", b"3"),
         (5, "2 columns, 3 values", b"4,y,z"),

@@ -146,7 +146,7 @@ def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(folder: Obje
     folder.put("1", good + b"\n" + bad + b"\n" + b'{"id": 3}\n')
     reader = Reader(folder, schema="id int, v int")
     assert [row["id"] for row in reader.poll()] == [1]
-    assert [(reject.place["row"], reject.reason[:9]) for reject in folder.rejects] == [
+    assert [(reject.location["row"], reject.reason[:9]) for reject in folder.rejects] == [
         (2, "after: v:"),
         (3, "no change"),
     ]
@@ -157,7 +157,7 @@ def test_what_cannot_be_kept_is_a_reject_and_comes_back_when_it_can(folder: Obje
     rejects: list = []
     again = [row for split in rows.splits for batch in split.read(rejects.append) for row in batch.to_pylist()]
     assert [(row["id"], row["v"], row["object_row"]) for row in again] == [(2, "x", 2)]
-    assert [reject.place["row"] for reject in rejects] == [3]
+    assert [reject.location["row"] for reject in rejects] == [3]
     assert rows.changes is not None
 
 

@@ -68,7 +68,7 @@ def test_bad_rows_are_set_aside_with_object_and_line_and_the_rest_are_rows(folde
         ("017.jsonl", 4): "no JSON: Expecting ',' delimiter at character 9",
         ("150.jsonl", 1): "a: 1.5 is no int64",
     }
-    bad = next(r for r in folder.rejects if r.place["row"] == 4)
+    bad = next(r for r in folder.rejects if r.location["row"] == 4)
     assert bad.payload == b'{"a": 171'
     assert not bad.part
     assert bad.more["key"] == "017.jsonl"
@@ -88,7 +88,7 @@ def test_bad_elements_of_a_document_are_set_aside_by_their_number(folder: Object
     folder.put("x", b'[{"a": 1}, 5, {"a": "x"},\n {"a": 4, "b": {"c": [1.0]}}]')
     rows = folder.rows(schema=SCHEMA, metadata=["row"])
     assert [(row["a"], row["b"], row["object_row"]) for row in rows] == [(1, None, 1), (4, '{"c":[1.0]}', 4)]
-    assert {(r.place["row"], r.payload) for r in folder.rejects} == {(2, b"5"), (3, b'{"a": "x"}')}
+    assert {(r.location["row"], r.payload) for r in folder.rejects} == {(2, b"5"), (3, b'{"a": "x"}')}
 
 
 def test_a_huge_line_is_a_row(folder: ObjectFolder):

@@ -140,7 +140,7 @@ def test_a_broken_row_group_of_a_cut_object_is_a_reject_and_the_others_are_rows(
     assert len(splits) > 2
     assert sorted(row["a"] for row in folder.read(splits)) == [n for n in range(10_000) if n // 1000 != 3]
     (reject,) = folder.rejects
-    assert reject.place["row"] == 3001
+    assert reject.location["row"] == 3001
     assert reject.more["row_group"] == 3
     assert reject.reason.startswith("row group 3 (1,000 rows): bad Parquet")
     assert not reject.part

@@ -97,7 +97,7 @@ def test_an_object_is_tried_as_often_as_the_settings_say_then_kept_as_a_reject(f
         values.append((folder.rejects[0].again, folder.rejects[0].more["tries"]))
     assert values == [(True, 0), (True, 1), (False, 2)]
     reject = folder.rejects[0]
-    assert dict(reject.place) == {"object": folder.container.url("a"), "etag": reject.more["etag"]}
+    assert dict(reject.location) == {"object": folder.container.url("a"), "etag": reject.more["etag"]}
     assert reject.more["key"] == "a"
     assert reject.more["size"] == 4
 

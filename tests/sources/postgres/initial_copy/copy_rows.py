@@ -14,7 +14,7 @@ from headwater.model.rows import Reject, Rows
 from headwater.model.secret import Secret
 from headwater.model.types import arrow_type
 from headwater.pg.connection import PostgresSession
-from headwater.sources.postgres.catalog import CatalogTable, Kinds, change_schema, tables_of
+from headwater.sources.postgres.catalog import CatalogTable, ColumnTypes, change_schema, tables_of
 from headwater.sources.postgres.initial_copy.snapshot import CopySnapshot
 from headwater.sources.postgres.initial_copy.windows import CopyRequest, copied_rows
 
@@ -41,19 +41,19 @@ def order_for(
 ) -> CopyRequest:
     session = PostgresSession(Secret(url))
     table = table or catalog_table(url, stream)
-    kinds, declared = Kinds(session).of(table.layout, as_text), Kinds(session).declared(table.layout)
+    column_types, declared = ColumnTypes(session).of(table.layout, as_text), ColumnTypes(session).declared(table.layout)
     session.close()
     names = [column.name for column in table.layout.columns]
-    columns = lake or dict(zip(names, kinds, strict=True))
+    columns = lake or dict(zip(names, column_types, strict=True))
     order = CopyRequest(
         stream=stream,
         table=table,
-        kinds=kinds,
+        column_types=column_types,
         homes=tuple((homes or {name: name for name in names}).items()),
         schema=change_schema(pa.field(name, arrow_type(kind)) for name, kind in columns.items()),
         where="",
         snapshot=snapshot.name,
-        place=snapshot.lsn,
+        ordinal=snapshot.lsn,
         moment=snapshot.moment,
         first=0,
         end=None,

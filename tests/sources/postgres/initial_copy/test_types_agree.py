@@ -11,7 +11,7 @@ import pytest
 from headwater.model.errors import ValueNotKept
 from headwater.model.secret import Secret
 from headwater.pg.connection import SESSION, PostgresSession
-from headwater.sources.postgres.catalog import Kinds
+from headwater.sources.postgres.catalog import ColumnTypes
 from headwater.sources.postgres.initial_copy.windows import copied_rows
 from tests.sources.postgres.initial_copy.copy_rows import order_for, read, read_with_rejects, rows_of, snapshot_of
 from tests.sources.postgres.wal.slot_wal import slot_wal
@@ -187,8 +187,8 @@ def literal(value: str | None) -> str:
 
 def test_every_value_of_a_copy_is_that_of_the_log(log):
     session = PostgresSession(Secret(log.url))
-    kinds = Kinds(session)
-    logged = log.read({"t": ("id",)}, kinds=lambda layout: list(kinds.of(layout, ())))
+    column_types = ColumnTypes(session)
+    logged = log.read({"t": ("id",)}, column_types=lambda layout: list(column_types.of(layout, ())))
     session.close()
     assert not logged.rejects
     with snapshot_of(log.url) as snapshot:
@@ -213,8 +213,8 @@ def test_every_value_as_text_is_that_of_its_output_function(log):
             plain.execute("SELECT set_config(%s, %s, false)", [name, value])
         with plain.cursor().copy("COPY t TO STDOUT") as copy:
             written = [row[1:] for row in copy.rows()]
-    for place, (column, declared) in enumerate(COLUMNS.items()):
-        assert [row[column] for row in copied] == [row[place] for row in written], declared
+    for location, (column, declared) in enumerate(COLUMNS.items()):
+        assert [row[column] for row in copied] == [row[location] for row in written], declared
 
 
 def test_every_type_that_a_column_can_have_is_among_them(log):
@@ -256,7 +256,7 @@ def test_a_value_without_a_place_is_set_aside_as_the_log_has_it_or_stops_the_rea
         from_log = log.read({"t": ("id",)}).rejects
     assert [row["id"] for row in landed] == [2]
     assert why in reject.reason
-    assert reject.place == {"row": '{"id": 1}'}
+    assert reject.location == {"row": '{"id": 1}'}
     assert json.loads(reject.payload) == {"id": "1", "c": value, "flag": "t", "pad": "p   "}
     assert json.loads(from_log[0].payload)["c"] == value
     assert "column c" in str(caught.value)
@@ -270,5 +270,5 @@ def test_rows_without_a_key_are_set_aside_by_their_places(database):
     with snapshot_of(database) as snapshot:
         landed, rejects = read_with_rejects(copied_rows(Secret(database), order_for(database, snapshot, "t")))
     assert [row["_row"] for row in landed] == [2]
-    assert [json.loads(reject.place["row"]) for reject in rejects] == [{"ctid": "(0,1)"}, {"ctid": "(0,3)"}]
+    assert [json.loads(reject.location["row"]) for reject in rejects] == [{"ctid": "(0,1)"}, {"ctid": "(0,3)"}]
     assert len({reject.id for reject in rejects}) == 2

@@ -82,7 +82,7 @@ class SlotWal:
         after: int = 0,
         upto: int | None = None,
         changes: int | None = None,
-        kinds: Callable[[Layout], list[str]] | None = None,
+        column_types: Callable[[Layout], list[str]] | None = None,
         stop: Callable[[WalMessage], bool] = lambda _: False,
         era: int = 0,
         tuning: Tuning = DEFAULT,
@@ -96,7 +96,15 @@ class SlotWal:
         peek = Peek(self.slot, self.publication, upto, changes)
         with psycopg.connect(self.url, autocommit=True) as connection:
             return read_wal(
-                connection, peek, orders, kinds or kinds_of, folder, after=after, era=era, stop=stop, tuning=tuning
+                connection,
+                peek,
+                orders,
+                column_types or column_types_of,
+                folder,
+                after=after,
+                era=era,
+                stop=stop,
+                tuning=tuning,
             )
 
 
@@ -106,7 +114,7 @@ def splits_of(segment, count: int = 1) -> tuple[SegmentSplit, ...]:
     return cut(segment, count, [(name, name) for name in names], segment.schema)
 
 
-def kinds_of(layout: Layout) -> list[str]:
+def column_types_of(layout: Layout) -> list[str]:
     return [column_type(column.type, column.modifier) or "string" for column in layout.columns]
 
 

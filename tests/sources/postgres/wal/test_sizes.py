@@ -20,12 +20,12 @@ from pathlib import Path
 import psycopg
 from headwater.sources.postgres.wal.transactions import Peek
 from headwater.sources.postgres.wal.reader import TableRequest, read_wal
-from tests.sources.postgres.wal.slot_wal import kinds_of
+from tests.sources.postgres.wal.slot_wal import column_types_of
 url, slot, oid, *places = sys.argv[1:]
 for place in places:
     with psycopg.connect(url, autocommit=True) as connection, tempfile.TemporaryDirectory() as folder:
         order = {int(oid): TableRequest("t", 0, 0, ("id",))}
-        found = read_wal(connection, Peek(slot, "p", int(place)), order, kinds_of, Path(folder), after=0, stop=lambda _: False)
+        found = read_wal(connection, Peek(slot, "p", int(place)), order, column_types_of, Path(folder), after=0, stop=lambda _: False)
     print(json.dumps([sum(one.rows for one in found.segments), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 """
 

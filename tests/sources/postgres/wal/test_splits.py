@@ -77,7 +77,7 @@ def test_rejects_stop_a_read_or_are_set_aside_once(log, tmp_path):
         "big": None,
         "day": "infinity",
     }
-    assert rejects[0].place == {"lsn": rejects[1].place["lsn"], "number": 2}
+    assert rejects[0].location == {"lsn": rejects[1].location["lsn"], "number": 2}
     assert len({reject.id for reject in rejects}) == 3
     assert rejects[2].more["op"] == "u"
     again = []

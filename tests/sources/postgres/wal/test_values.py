@@ -94,15 +94,15 @@ def test_every_value_is_kept_as_it_is_written_or_set_aside_with_its_text(databas
                 literal = "NULL" if text is None else "'" + text.replace("'", "''") + "'"
                 log.sql(f"INSERT INTO {name} VALUES ({number}, {literal})")
         read = log.read(dict.fromkeys(tables, ("id",)))
-    kinds = {segment.stream: segment.kinds[1] for segment in read.wal.segments}
+    column_types = {segment.stream: segment.column_types[1] for segment in read.wal.segments}
     for name, declared in tables.items():
         own = dict(enumerate(row[0] for row in own_texts(database, f"SELECT v FROM {name} ORDER BY id")))
-        texts, rejected = texts_of(read.tables[name][0], kinds[name]), {}
+        texts, rejected = texts_of(read.tables[name][0], column_types[name]), {}
         for reject in (reject for reject in read.rejects if reject.stream == name):
             row = json.loads(reject.payload)
             rejected[int(row["id"])] = row["v"]
-            what = NOT_FINITE if kinds[name].startswith("decimal") else OUTSIDE
-            assert reject.reason == f"column v ({kinds[name]}): {what}"
+            what = NOT_FINITE if column_types[name].startswith("decimal") else OUTSIDE
+            assert reject.reason == f"column v ({column_types[name]}): {what}"
         assert texts | rejected == own, declared
         assert not texts.keys() & rejected.keys()
 
@@ -163,7 +163,7 @@ ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, values
 
 @pytest.fixture
 def log(database):
-    declared = ", ".join(f"{name} {kinds[0]}" for name, kinds in COLUMNS.items())
+    declared = ", ".join(f"{name} {column_types[0]}" for name, column_types in COLUMNS.items())
     with slot_wal(database, f"CREATE TABLE t ({declared}, PRIMARY KEY (id))") as slot:
         yield slot
 
@@ -180,7 +180,7 @@ def test_the_log_and_a_copy_agree_on_every_value_and_every_reject(log, database,
             [{"id": number, **row} for number, row in enumerate(rows)],
         )
     read = log.read({"t": ("id",)})
-    columns = tuple(Column(name, kinds[1], nullable=True) for name, kinds in COLUMNS.items())
+    columns = tuple(Column(name, column_types[1], nullable=True) for name, column_types in COLUMNS.items())
     rejects = []
     with psycopg.connect(database) as holder:
         holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import ValueNotKept
 from headwater.pg.text import float_text
 from tests.sources.sql.poller import Poller
-from tests.sources.sql.rejects import payloads, places, poll_with_rejects
+from tests.sources.sql.rejects import locations, payloads, poll_with_rejects
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_rows_without_a_place_are_set_aside_in_the_words_of_the_server(url, conn
     poller = Poller(url, table="t", cursor="id")
     rows, rejects = poll_with_rejects(poller)
     assert [row["id"] for row in rows] == [1]
-    assert places(rejects) == [{"row": {"id": number}} for number in (2, 3, 4, 5)]
+    assert locations(rejects) == [{"row": {"id": number}} for number in (2, 3, 4, 5)]
     assert [json.dumps(payload) for payload in payloads(rejects)] == [
         json.dumps(dict(zip(("id", "price", "day", "local", "instant", "note"), row, strict=True)))
         for row in [
@@ -94,7 +94,7 @@ def test_a_key_without_a_place_names_its_row_all_the_same(url, connection):
     poller = Poller(url, table="t", cursor="id")
     rows, rejects = poll_with_rejects(poller)
     assert [row["id"] for row in rows] == [1]
-    assert places(rejects) == [{"row": {"kind": "a", "day": "infinity"}}, {"row": {"kind": "b", "day": "-infinity"}}]
+    assert locations(rejects) == [{"row": {"kind": "a", "day": "infinity"}}, {"row": {"kind": "b", "day": "-infinity"}}]
     poller.close()
 
 
@@ -106,7 +106,7 @@ def test_rows_that_are_alike_in_a_table_without_a_key_are_as_many_rejects(url, c
     poller = Poller(url, table="t", cursor="id")
     rows, rejects = poll_with_rejects(poller)
     assert [row["id"] for row in rows] == [1]
-    assert places(rejects) == [*({"row": {"id": 1}, "copy": n} for n in (1, 2, 3)), {"row": {"id": 2}, "copy": 1}]
+    assert locations(rejects) == [*({"row": {"id": 1}, "copy": n} for n in (1, 2, 3)), {"row": {"id": 2}, "copy": 1}]
     assert len({reject.id for reject in rejects}) == 4
     poller.close()
 
@@ -118,7 +118,7 @@ def test_a_row_whose_key_is_not_read_is_named_by_its_cursor(url, connection):
     poller = Poller(url, table="t", cursor="seq", columns=["price"])
     rows, rejects = poll_with_rejects(poller)
     assert rows == [{"seq": 5, "price": 3}]
-    assert places(rejects) == [{"row": {"seq": 5}, "copy": n} for n in (1, 2)]
+    assert locations(rejects) == [{"row": {"seq": 5}, "copy": n} for n in (1, 2)]
     poller.close()
 
 
@@ -229,7 +229,7 @@ def test_a_rejected_row_costs_nothing_to_those_around_it(url, connection):
     poller = Poller(url, table="t", cursor="id", splits=3)
     rows, rejects = poll_with_rejects(poller)
     bad = {n for n in range(1, 100_001) if n % 10007 == 0 or n % 9001 == 0}
-    assert sorted(json.loads(reject.place["row"])["id"] for reject in rejects) == sorted(bad)
+    assert sorted(json.loads(reject.location["row"])["id"] for reject in rejects) == sorted(bad)
     first = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - a column without a zone
     good = [n for n in range(1, 100_001) if n not in bad]
     assert sorted((row["id"], row["at"]) for row in rows) == [(n, first + dt.timedelta(seconds=n)) for n in good]

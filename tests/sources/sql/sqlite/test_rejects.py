@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import ValueNotKept
 from headwater.sources.sql.sqlite.types import column_type, converter
 from tests.sources.sql.poller import Poller
-from tests.sources.sql.rejects import payloads, places, poll_with_rejects
+from tests.sources.sql.rejects import locations, payloads, poll_with_rejects
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_rows_stored_otherwise_than_declared_are_set_aside_as_they_are_stored(sh
     source = poller(tmp_path)
     rows, rejects = poll_with_rejects(source)
     assert [row["id"] for row in rows] == [1]
-    assert places(rejects) == [{"row": {"id": number}} for number in (2, 3, 4)]
+    assert locations(rejects) == [{"row": {"id": number}} for number in (2, 3, 4)]
     assert [tuple(row.values()) for row in payloads(rejects)] == [
         ("2", "many", "1.5", "2026-01-31T12:00:00", "X'FF'", None),
         ("3", "3", "0.125", "yesterday", "text", "X'626C6F62'"),
@@ -127,7 +127,7 @@ def test_what_lands_and_what_is_set_aside_are_all_rows(shop, tmp_path, rows):
     assert poll_with_rejects(source) == ([], [])
     source.close()
     assert Counter(row["id"] for row in landed) == expected
-    assert Counter(place["row"]["id"] for place in places(rejects)) == rejected
+    assert Counter(location["row"]["id"] for location in locations(rejects)) == rejected
     assert Counter(tuple(payload.values()) for payload in payloads(rejects)) == written
     by_split = Counter(reject.id for reject in rejects)
     assert set(by_split.values()) <= {1, 2}  # the part below the mark's value and the part at it count on their own

@@ -77,10 +77,12 @@ class Decoded:
     bad: list[BadRow] = field(default_factory=list)
     failed: dict[int, ObjectFailed] = field(default_factory=dict)
 
-    def add_parsed(self, parsed: ParsedValues, values: Sequence[bytes], places: Sequence[tuple[int, int]]) -> Decoded:
+    def add_parsed(
+        self, parsed: ParsedValues, values: Sequence[bytes], locations: Sequence[tuple[int, int]]
+    ) -> Decoded:
         """Add the rows and rejects of lines; a place is the object of a line, and its number there."""
-        self.bad += [BadRow(*places[index], reason, values[index]) for index, reason in parsed.rejected]
-        accepted = np.delete(np.array(places, np.int64), [index for index, _ in parsed.rejected], axis=0)
+        self.bad += [BadRow(*locations[index], reason, values[index]) for index, reason in parsed.rejected]
+        accepted = np.delete(np.array(locations, np.int64), [index for index, _ in parsed.rejected], axis=0)
         begin = 0
         for rows in parsed.batches:
             self.parts.append(DecodedRows.of_rows(rows, *accepted[begin : begin + rows.num_rows].T))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headwater.config.sources.objects import CsvSettings
 from headwater.model.bisect import bisect
-from headwater.sources.json.columns import Kinds, integer_kind, merge_kinds
+from headwater.sources.json.columns import SeenTypes, integer_type, merge_seen_types
 from headwater.sources.json.strict import Texts
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
 from headwater.sources.objects.formats.base import Decoded, DecodedRows, concat_decoded, decode_each
@@ -100,9 +100,9 @@ class CsvObjects:
 def _assign_owners(group: JoinedCsv, joined: Decoded, decoded: Decoded) -> None:
     """Add the rows of a group to what was made, as rows of its objects."""
     for part in joined.parts:
-        decoded.parts.append(DecodedRows.of_rows(part.rows, *group.places(part.row_numbers())))
+        decoded.parts.append(DecodedRows.of_rows(part.rows, *group.locate(part.row_numbers())))
     for row in joined.bad:
-        (owner,), (number,) = group.places(np.array([row.number]))
+        (owner,), (number,) = group.locate(np.array([row.number]))
         decoded.bad.append(replace(row, owner=int(owner), number=int(number)))
 
 
@@ -145,12 +145,16 @@ class TextColumn:
         return column, {index: f"{self._field.name}: {why}" for index, why in misfits.items()}
 
     def _cast_all(self, values: pa.Array) -> pa.Array | None:
-        kind = self._field.type
-        if (values.null_count and not self._field.nullable) or pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        data_type = self._field.type
+        if (
+            (values.null_count and not self._field.nullable)
+            or pa.types.is_nested(data_type)
+            or pa.types.is_binary(data_type)
+        ):
             return None
         try:
             texts = values.cast(pa.string())
-            return _cast_texts(texts, kind)
+            return _cast_texts(texts, data_type)
         except pa.ArrowInvalid:
             return None
 
@@ -165,25 +169,25 @@ class TextColumn:
         return self._texts.array(items)
 
 
-def _cast_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+def _cast_texts(texts: pa.Array, data_type: pa.DataType) -> pa.Array | None:
     """All of them, or None. Raises ArrowInvalid."""
     t = pa.types
-    if t.is_string(kind):
+    if t.is_string(data_type):
         return texts
-    if t.is_boolean(kind):
+    if t.is_boolean(data_type):
         lowered = pc.ascii_lower(texts)
         true = pc.equal(lowered, "true")
         known = pc.or_(true, pc.equal(lowered, "false"))
         return true if pc.all(known, min_count=0).as_py() else None
-    if t.is_integer(kind) and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+    if t.is_integer(data_type) and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
         return None  # Arrow reads 0x10 as 16
-    if t.is_decimal(kind) and pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
+    if t.is_decimal(data_type) and pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
         return None  # Arrow reads 1e-42 as 0
-    if t.is_floating(kind):
+    if t.is_floating(data_type):
         # 1e400 would become an infinity; those that are meant are spelled out.
-        numbers = texts.cast(pa.float64()).cast(kind, safe=False)
+        numbers = texts.cast(pa.float64()).cast(data_type, safe=False)
         return None if pc.any(pc.invert(pc.is_finite(numbers))).as_py() else numbers
-    return texts.cast(kind)
+    return texts.cast(data_type)
 
 
 _INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
@@ -199,32 +203,32 @@ _MOMENTS = {
 _EXACT_CHARACTERS = 16  # fifteen digits, exact in a double, and the point
 
 
-def infer_csv(contents: Sequence[Content], settings: CsvSettings) -> Kinds:
-    """The kinds of all columns, in the order of appearance. Unreadable objects add none."""
-    kinds: Kinds = {}
+def infer_csv(contents: Sequence[Content], settings: CsvSettings) -> SeenTypes:
+    """The types seen in all columns, in the order of appearance. Unreadable objects add none."""
+    seen_types: SeenTypes = {}
     together, alone = join(contents, settings)
     for content in [*(group.content for group in together), *(contents[number] for number in alone)]:
         try:
-            merge_kinds(kinds, _of_one(content, settings))
+            merge_seen_types(seen_types, _of_one(content, settings))
         except ObjectFailed:
             continue  # it fails with a reason when it is read
-    return kinds
+    return seen_types
 
 
-def _of_one(content: Content, settings: CsvSettings) -> Kinds:
+def _of_one(content: Content, settings: CsvSettings) -> SeenTypes:
     names = column_names(content, settings, None)
-    kinds: Kinds = {name: set() for name in names if names.count(name) == 1}
-    if not kinds:
+    seen_types: SeenTypes = {name: set() for name in names if names.count(name) == 1}
+    if not seen_types:
         return {}
     check_quotes(content, settings)
-    for batch, _ in TextRows(content, names, list(kinds), settings).batches():
+    for batch, _ in TextRows(content, names, list(seen_types), settings).batches():
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            kinds[name] |= kinds_of(column)
-    return kinds
+            seen_types[name] |= types_of(column)
+    return seen_types
 
 
-def kinds_of(values: pa.Array) -> set[str]:
-    """The kinds of one column's texts, from which its type follows as in JSON."""
+def types_of(values: pa.Array) -> set[str]:
+    """The types seen in one column's texts; the column's type follows as in JSON."""
     present = values.drop_null()
     if not len(present):
         return set()
@@ -247,14 +251,14 @@ def _numbers(texts: pa.Array) -> set[str]:
     )
     if not all(_is_canonical(text) for text in rest.filter(pc.invert(certain)).to_pylist()):
         return set()
-    kinds = {"double"} if len(rest) else set()
+    seen_types = {"double"} if len(rest) else set()
     if len(rest) < len(texts):
         try:
             edges = pc.min_max(texts.filter(is_integer).cast(pa.int64())).as_py()
         except pa.ArrowInvalid:  # beyond 64 bits
             return set()
-        kinds.add(integer_kind(edges["min"], edges["max"]))
-    return kinds
+        seen_types.add(integer_type(edges["min"], edges["max"]))
+    return seen_types
 
 
 def _is_canonical(text: str) -> bool:
@@ -265,10 +269,10 @@ def _is_canonical(text: str) -> bool:
 
 
 def _moments(texts: pa.Array) -> set[str]:
-    for name, (pattern, kind) in _MOMENTS.items():
+    for name, (pattern, data_type) in _MOMENTS.items():
         if _all(texts, pattern):
             try:
-                texts.cast(kind)
+                texts.cast(data_type)
             except pa.ArrowInvalid:  # the 30th of February
                 return set()
             return {name}

@@ -150,12 +150,12 @@ class JoinedCsv:
     ends: np.ndarray  # how many rows there are up to the end of each
     first: int  # the number of an object's first row
 
-    def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For rows by their numbers in the joined content: the object of each, and its number there."""
         rows = numbers - self.first
-        places = np.searchsorted(self.ends, rows, side="right")
-        begins = np.concatenate(([0], self.ends))[places]
-        return self.owners[places], rows - begins + self.first
+        contents = np.searchsorted(self.ends, rows, side="right")
+        begins = np.concatenate(([0], self.ends))[contents]
+        return self.owners[contents], rows - begins + self.first
 
 
 def join(contents: Sequence[Content], settings: CsvSettings) -> tuple[list[JoinedCsv], list[int]]:

@@ -48,13 +48,13 @@ class EventObjects:
         decoded = Decoded()
         return self._decode_lines(*split_objects(texts, range(len(texts)), as_, decoded), decoded)
 
-    def _decode_lines(self, lines: list[bytes], places: list[tuple[int, int]], decoded: Decoded) -> Decoded:
+    def _decode_lines(self, lines: list[bytes], locations: list[tuple[int, int]], decoded: Decoded) -> Decoded:
         if not lines:
             return decoded
         events = self._rows.decode(messages_of([line_of(line) for line in lines]))
-        decoded.bad += [BadRow(*places[index], reason, lines[index]) for index, reason in events.rejected]
+        decoded.bad += [BadRow(*locations[index], reason, lines[index]) for index, reason in events.rejected]
         if events.rows.num_rows:
-            owners, numbers = np.array(places, np.int64)[events.message_indices].T
+            owners, numbers = np.array(locations, np.int64)[events.message_indices].T
             decoded.parts.append(DecodedRows.of_rows(events.rows, owners, numbers))
         return decoded
 

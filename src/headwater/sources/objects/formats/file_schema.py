@@ -49,46 +49,53 @@ def file_columns(schema: pa.Schema) -> dict[str, pa.DataType]:
     return columns
 
 
-def column_type(kind: pa.DataType) -> pa.DataType:  # noqa: C901, PLR0911, PLR0912 - one line per type is the clearest form
+def column_type(data_type: pa.DataType) -> pa.DataType:  # noqa: C901, PLR0911, PLR0912 - one line per type is the clearest form
     """The column type that represents all values exactly. Raises ValueError."""
     t = pa.types
-    if isinstance(kind, pa.UuidType):
+    if isinstance(data_type, pa.UuidType):
         return pa.string()
-    if isinstance(kind, pa.BaseExtensionType):
-        return column_type(kind.storage_type)
-    if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
-        return column_type(kind.value_type)
-    if t.is_boolean(kind) or t.is_float64(kind):
-        return kind
-    if t.is_integer(kind):
-        return _integer_type(kind)
-    if t.is_floating(kind):
+    if isinstance(data_type, pa.BaseExtensionType):
+        return column_type(data_type.storage_type)
+    if t.is_dictionary(data_type) or t.is_run_end_encoded(data_type):
+        return column_type(data_type.value_type)
+    if t.is_boolean(data_type) or t.is_float64(data_type):
+        return data_type
+    if t.is_integer(data_type):
+        return _integer_type(data_type)
+    if t.is_floating(data_type):
         return pa.float32()
-    if t.is_decimal(kind):
-        if kind.precision > MAX_DECIMAL_DIGITS or not 0 <= kind.scale <= kind.precision:
-            raise ValueError(f"{kind}: at most {MAX_DECIMAL_DIGITS} digits are supported, with a scale within them")
-        return pa.decimal128(kind.precision, kind.scale)
-    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind) or t.is_time(kind):
+    if t.is_decimal(data_type):
+        if data_type.precision > MAX_DECIMAL_DIGITS or not 0 <= data_type.scale <= data_type.precision:
+            raise ValueError(
+                f"{data_type}: at most {MAX_DECIMAL_DIGITS} digits are supported, with a scale within them"
+            )
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if t.is_string(data_type) or t.is_large_string(data_type) or t.is_string_view(data_type) or t.is_time(data_type):
         return pa.string()
-    if t.is_binary(kind) or t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind):
+    if (
+        t.is_binary(data_type)
+        or t.is_large_binary(data_type)
+        or t.is_binary_view(data_type)
+        or t.is_fixed_size_binary(data_type)
+    ):
         return pa.binary()
-    if t.is_date(kind):
+    if t.is_date(data_type):
         return pa.date32()
-    if t.is_timestamp(kind):
-        return _MOMENT if kind.tz is None else pa.timestamp("us", "UTC")
-    if t.is_map(kind):
-        return pa.map_(column_type(kind.key_type), column_type(kind.item_type))
-    if t.is_struct(kind) and kind.num_fields:
-        return pa.struct([pa.field(field.name, column_type(field.type)) for field in kind])
-    if t.is_nested(kind) and not t.is_struct(kind) and not t.is_union(kind):
-        return pa.list_(pa.field("element", column_type(kind.value_type)))
-    raise ValueError(f"{kind} has no exact column type")
+    if t.is_timestamp(data_type):
+        return _MOMENT if data_type.tz is None else pa.timestamp("us", "UTC")
+    if t.is_map(data_type):
+        return pa.map_(column_type(data_type.key_type), column_type(data_type.item_type))
+    if t.is_struct(data_type) and data_type.num_fields:
+        return pa.struct([pa.field(field.name, column_type(field.type)) for field in data_type])
+    if t.is_nested(data_type) and not t.is_struct(data_type) and not t.is_union(data_type):
+        return pa.list_(pa.field("element", column_type(data_type.value_type)))
+    raise ValueError(f"{data_type} has no exact column type")
 
 
-def _integer_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_uint64(kind):
+def _integer_type(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_uint64(data_type):
         return pa.decimal128(20, 0)
-    return pa.int64() if kind.bit_width == 64 or pa.types.is_uint32(kind) else pa.int32()  # noqa: PLR2004
+    return pa.int64() if data_type.bit_width == 64 or pa.types.is_uint32(data_type) else pa.int32()  # noqa: PLR2004
 
 
 def fits(file_type: pa.DataType, column: pa.DataType) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.model.bisect import bisect
-from headwater.sources.json.columns import Kinds, guessed_kinds, merge_kinds, observe
+from headwater.sources.json.columns import SeenTypes, guess_types, merge_seen_types, observe
 from headwater.sources.json.decoder import ArrowJson, JsonDecoder, odd_lines
 from headwater.sources.json.strict import document
 from headwater.sources.objects.content import BadRow, Content, ObjectFailed
@@ -99,9 +99,9 @@ class JsonObjects:
         return min(int(np.searchsorted(np.cumsum(lines.counts[numbers]), row, side="right")), len(numbers) - 1)
 
     def _decode_strictly(self, texts: Sequence[bytes], some: Sequence[int], decoded: Decoded) -> None:
-        values, places = split_objects(texts, some, self._as, decoded)
+        values, locations = split_objects(texts, some, self._as, decoded)
         if values:
-            decoded.add_parsed(self._values.parse(values), values, places)
+            decoded.add_parsed(self._values.parse(values), values, locations)
 
 
 def _without_json(decoded: Decoded) -> dict[int, ObjectFailed]:
@@ -157,44 +157,44 @@ def joined_lines(texts: Sequence[bytes]) -> JoinedLines:
     return JoinedLines(ended, joined, counts, frozenset(odd.tolist()))
 
 
-def infer_json(contents: Sequence[Content], as_: str, large: int) -> Kinds:
-    """The kinds of all fields, in the order of appearance. Unreadable objects add none."""
-    kinds: Kinds = {}
+def infer_json(contents: Sequence[Content], as_: str, large: int) -> SeenTypes:
+    """The types seen in all fields, in the order of appearance. Unreadable objects add none."""
+    seen_types: SeenTypes = {}
     together: list[bytes] = []
     for content in contents:
         if len(content) > large and has_lines(content, as_):
             for number, chunk in enumerate(chunks(content)):
-                _observe([chunk if number else strip_bom(chunk)], "lines", kinds)
+                _observe([chunk if number else strip_bom(chunk)], "lines", seen_types)
         else:
             together.append(strip_bom(content[:]))
-    _observe(together, as_, kinds)
-    return kinds
+    _observe(together, as_, seen_types)
+    return seen_types
 
 
-def _observe(texts: Sequence[bytes], as_: str, kinds: Kinds) -> None:
+def _observe(texts: Sequence[bytes], as_: str, seen_types: SeenTypes) -> None:
     if not texts:
         return
     if as_ == "document":
         for text in texts:
-            _observe_strictly(text, as_, kinds)
+            _observe_strictly(text, as_, seen_types)
         return
     lines = joined_lines(texts)
     for part in bisect(range(len(texts)), partial(_guess, lines)):
         if part.result is None:
-            _observe_strictly(lines.ended[part.begin], as_, kinds)
+            _observe_strictly(lines.ended[part.begin], as_, seen_types)
         else:
-            merge_kinds(kinds, part.result)
+            merge_seen_types(seen_types, part.result)
 
 
-def _guess(lines: JoinedLines, numbers: range) -> Kinds | None:
+def _guess(lines: JoinedLines, numbers: range) -> SeenTypes | None:
     if not lines.odd.isdisjoint(numbers):
         return None
-    return guessed_kinds(lines.of(numbers), int(lines.counts[numbers.start : numbers.stop].sum()))
+    return guess_types(lines.of(numbers), int(lines.counts[numbers.start : numbers.stop].sum()))
 
 
-def _observe_strictly(text: bytes, as_: str, kinds: Kinds) -> None:
+def _observe_strictly(text: bytes, as_: str, seen_types: SeenTypes) -> None:
     try:
-        observe((value for _, value in elements(text, as_)), kinds)
+        observe((value for _, value in elements(text, as_)), seen_types)
     except ObjectFailed:
         return  # it fails when it is read, and says so
 
@@ -227,7 +227,7 @@ def split_objects(
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
     """The elements of these objects, and the object and number of each. Broken documents fail in `decoded`."""
     values: list[bytes] = []
-    places: list[tuple[int, int]] = []
+    locations: list[tuple[int, int]] = []
     for owner in owners:
         try:
             numbered = elements(texts[owner], as_)
@@ -235,8 +235,8 @@ def split_objects(
             decoded.failed[owner] = failed
             continue
         values += [value for _, value in numbered]
-        places += [(owner, number) for number, _ in numbered]
-    return values, places
+        locations += [(owner, number) for number, _ in numbered]
+    return values, locations
 
 
 def has_lines(content: Content, as_: str) -> bool:

@@ -32,8 +32,8 @@ class TextObjects:
         values = list(chain.from_iterable(lines))
         parsed = self._values.parse(values)
         if parsed.rejected:
-            places = [(owner, number) for owner, some in enumerate(lines) for number in range(1, len(some) + 1)]
-            return Decoded().add_parsed(parsed, values, places)
+            locations = [(owner, number) for owner, some in enumerate(lines) for number in range(1, len(some) + 1)]
+            return Decoded().add_parsed(parsed, values, locations)
         counts = np.fromiter(map(len, lines), np.int64, len(lines))
         return Decoded([DecodedRows(parsed.batches[0], np.arange(len(lines)), counts)])
 

@@ -82,17 +82,17 @@ class GuardedSlot:
             drop_slot(self._session, slot.name)  # it can no longer be read
             slot = None
         if slot is None:
-            place = create_slot(self._session, self._settings.slot, failover=self._settings.failover)
+            lsn = create_slot(self._session, self._settings.slot, failover=self._settings.failover)
         else:
             error = self._verdict(state, None).error
             if error:
                 raise error
-            place = slot.confirmed or slot.restart or 0
+            lsn = slot.confirmed or slot.restart or 0
         tables = mark.streams if mark else {}
         known = mark or LsnMark(0)
         return replace(
             self.here(known, state),
-            lsn=place,
+            lsn=lsn,
             streams={
                 stream: replace(table, stale=table.stale or "the slot was created again")
                 for stream, table in tables.items()

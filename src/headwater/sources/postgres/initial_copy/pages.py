@@ -131,7 +131,7 @@ class CopiedColumn:
     """A column as the copy reads it: in its type, or as text."""
 
     name: str
-    kind: str  # of `model/types.py`
+    column_type: str  # of `model/types.py`
     type: int  # oid
     declared: str = ""  # the server's name of the type, for messages
 
@@ -142,7 +142,7 @@ class CopiedColumn:
         `concat` calls the output function, but makes an empty text of NULL; and a composite of NULLs IS NULL.
         """
         name = identifier(self.name)
-        if self.kind != _TEXT or self.type in _SENT_AS_TEXT:
+        if self.column_type != _TEXT or self.type in _SENT_AS_TEXT:
             return name
         return f"CASE WHEN {name} IS DISTINCT FROM NULL THEN pg_catalog.concat({name}) END"
 

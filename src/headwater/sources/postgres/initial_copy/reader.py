@@ -100,7 +100,7 @@ def what_changed(connection: Connection, heap: HeapRange, columns: Sequence[Copi
         if numbers.get(column.name) != result.ftablecol(number):
             return f"{heap.schema}.{heap.name}: column {column.name} is another one"
         type_ = column_type(result.ftype(number), result.fmod(number)) or "string"
-        if column.kind not in (type_, "string"):
+        if column.column_type not in (type_, "string"):
             return f"{heap.schema}.{heap.name}: column {column.name} got another type"
     return ""
 

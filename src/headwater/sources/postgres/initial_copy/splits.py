@@ -49,7 +49,7 @@ class CopySplit:
     url: Secret  # prints as ****
     snapshot: str
     ranges: tuple[HeapRange, ...]
-    place: int  # of the snapshot in the WAL
+    ordinal: int  # of the snapshot's LSN (`LsnMark.ordinal`)
     moment: int
     key: tuple[str, ...]
     columns: tuple[CopiedColumn, ...] = field(repr=False)
@@ -76,11 +76,11 @@ class CopySplit:
             yield batch
 
     def read_exact(self) -> Iterator[ExactBatch]:
-        batches = ChangeBatches(self.schema, self.homes, self.place, self.moment)
+        batches = ChangeBatches(self.schema, self.homes, self.ordinal, self.moment)
         if self.replaces:
             yield ExactBatch(batches.truncate(), (), lambda _: ())
         reader = HeapReader(HeapQuery(self.stream, self.url, self.snapshot, self.columns, self.where, self.tuning))
-        columns = [Column(column.name, column.kind, nullable=True) for column in self.columns]
+        columns = [Column(column.name, column.column_type, nullable=True) for column in self.columns]
         try:
             for heap in self.ranges:
                 for chunk, ctids in reader.chunks(heap):
@@ -96,7 +96,9 @@ class CopySplit:
         return exact_batch(batch, columns, schema, misfits)
 
     def _identity(self) -> RowIdentity:
-        columns = [Column(column.name, column.kind, nullable=True, declared=column.declared) for column in self.columns]
+        columns = [
+            Column(column.name, column.column_type, nullable=True, declared=column.declared) for column in self.columns
+        ]
         if not self.key:
             columns.append(Column(_CTID, "string", nullable=False))
         return RowIdentity(self.stream, tuple(columns), self.key, _CTID)
@@ -104,8 +106,8 @@ class CopySplit:
     def _not_kept(self, inexact: InexactValues) -> ValueNotKept:
         column, count = self.columns[inexact.position], len(inexact.texts)
         return ValueNotKept(
-            f"{self.stream}: column {column.name} ({column.declared or column.kind}) has at least {count} "
-            f"value{'s' if count != 1 else ''} {inexact.what}; {column.kind} cannot keep such values exactly",
+            f"{self.stream}: column {column.name} ({column.declared or column.column_type}) has at least {count} "
+            f"value{'s' if count != 1 else ''} {inexact.what}; {column.column_type} cannot keep such values exactly",
             hint=f"read the column as text (as_text: {{{self.stream}: [{column.name}]}}), or leave those rows out "
             f"(where: {{{self.stream}: …}})",
         )
@@ -120,9 +122,9 @@ class _RowTexts:
     ctids: Numbers
 
     def __call__(self, row: int) -> RowTexts:
-        kinds = (column.kind for column in self.split.columns)
-        texts = zip(self.values.row_texts(row), kinds, strict=True)
-        wal_texts = [_WAL_BOOL.get(text or "", text) if kind == "bool" else text for text, kind in texts]
+        column_types = (column.column_type for column in self.split.columns)
+        texts = zip(self.values.row_texts(row), column_types, strict=True)
+        wal_texts = [_WAL_BOOL.get(text or "", text) if column_type == "bool" else text for text, column_type in texts]
         page, item = ctid_of(int(self.ctids[row]))
         return wal_texts if self.split.key else [*wal_texts, f"({page},{item})"]
 
@@ -133,8 +135,8 @@ _TRUNCATES, _READS = 1, 2  # minor numbers of positions (`model/rows.py`)
 class ChangeBatches:
     """Makes the batches of one split, in the stream's schema."""
 
-    def __init__(self, schema: pa.Schema, homes: Mapping[str, str], place: int, moment: int) -> None:
-        self._schema, self._place, self._moment = schema, place, moment
+    def __init__(self, schema: pa.Schema, homes: Mapping[str, str], ordinal: int, moment: int) -> None:
+        self._schema, self._ordinal, self._moment = schema, ordinal, moment
         self._sources = {home: name for name, home in homes.items()}
         self._constants: dict[str, pa.Array] = {}  # columns with one value in all rows, of the greatest length so far
 
@@ -164,4 +166,4 @@ class ChangeBatches:
         return pa.nulls(count, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), count)
 
     def _position(self, minor: int) -> decimal.Decimal:
-        return decimal.Decimal(position(self._place, minor))
+        return decimal.Decimal(position(self._ordinal, minor))

@@ -15,7 +15,7 @@ from headwater.model.position.marks import LsnMark
 from headwater.model.position.stream_state import TableState
 from headwater.model.rows import CHANGE_COLUMNS, POSITION, Changes, Rows
 from headwater.model.secret import Secret
-from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, ROW, CatalogTable, Kinds, stream_schema
+from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, ROW, CatalogTable, ColumnTypes, stream_schema
 from headwater.sources.postgres.initial_copy.pages import CopiedColumn, cut_pages, split_ranges
 from headwater.sources.postgres.initial_copy.reader import CopySession, interrupted
 from headwater.sources.postgres.initial_copy.snapshot import DEFAULT, CopySnapshot, Tuning
@@ -31,12 +31,12 @@ class CopyRequest:
 
     stream: str
     table: CatalogTable  # with the heaps as they were when the copy began: pages count by them
-    kinds: tuple[str, ...]  # of the layout's columns
+    column_types: tuple[str, ...]  # of the layout's columns
     homes: tuple[tuple[str, str], ...]  # column of the table → column of the stream
     schema: pa.Schema  # of the stream in this window (`change_schema`)
     where: str
     snapshot: str
-    place: int  # of the snapshot in the WAL, as positions count it (`LsnMark.place`)
+    ordinal: int  # of the snapshot's LSN (`LsnMark.ordinal`)
     moment: int
     first: int  # a page (`pages.py`); 0: the beginning
     end: int | None  # None: all the rest
@@ -58,7 +58,7 @@ def copied_rows(url: Secret, request: CopyRequest) -> Rows:
             url=url,
             snapshot=request.snapshot,
             ranges=ranges,
-            place=request.place,
+            ordinal=request.ordinal,
             moment=request.moment,
             key=key,
             columns=columns,
@@ -93,10 +93,10 @@ def why_not_copied(url: Secret, request: CopyRequest) -> str:
 
 
 def _columns(request: CopyRequest) -> tuple[CopiedColumn, ...]:
-    declared = request.declared or ("",) * len(request.kinds)
+    declared = request.declared or ("",) * len(request.column_types)
     return tuple(
-        CopiedColumn(column.name, kind, column.type, name)
-        for column, kind, name in zip(request.table.layout.columns, request.kinds, declared, strict=True)
+        CopiedColumn(column.name, column_type, column.type, name)
+        for column, column_type, name in zip(request.table.layout.columns, request.column_types, declared, strict=True)
     )
 
 
@@ -111,14 +111,14 @@ class _Copied:
 
     snapshot: CopySnapshot
     tables: Mapping[str, CatalogTable]
-    kinds: Mapping[str, tuple[str, ...]]
+    column_types: Mapping[str, tuple[str, ...]]
 
 
 class CopyWindows:
     """Copies the tables of one pipeline."""
 
-    def __init__(self, settings: PostgresSourceSettings, kinds: Kinds, cores: int) -> None:
-        self._settings, self._kinds, self._cores = settings, kinds, cores
+    def __init__(self, settings: PostgresSourceSettings, column_types: ColumnTypes, cores: int) -> None:
+        self._settings, self._column_types, self._cores = settings, column_types, cores
         self._copied: _Copied | None = None
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class CopyWindows:
             self._copied = None
 
     def _is_open(self, lsn: int) -> bool:
-        """Whether rows can still be read in the snapshot of that place."""
+        """Whether rows can still be read in the snapshot of that LSN."""
         copied = self._copied
         return copied is not None and copied.snapshot.lsn == lsn and copied.snapshot.is_alive()
 
@@ -166,11 +166,13 @@ class CopyWindows:
         snapshot = CopySnapshot(self._settings.url)
         wanted = {stream: now.tables[stream] for stream in streams if stream in now.tables}
         as_text = self._settings.as_text
-        kinds = {stream: self._kinds.of(table.layout, as_text.get(stream, ())) for stream, table in wanted.items()}
-        self._copied = _Copied(snapshot, wanted, kinds)
+        column_types = {
+            stream: self._column_types.of(table.layout, as_text.get(stream, ())) for stream, table in wanted.items()
+        }
+        self._copied = _Copied(snapshot, wanted, column_types)
         tables = {stream: seen for stream, seen in mark.streams.items() if stream in now.tables}
         for stream, table in wanted.items():
-            seen = described(tables.get(stream), table, kinds[stream], now.identities[stream], snapshot.lsn)
+            seen = described(tables.get(stream), table, column_types[stream], now.identities[stream], snapshot.lsn)
             tables[stream] = replace(seen, copied_to=0)
         return replace(mark, streams=tables)
 
@@ -195,26 +197,26 @@ class CopyWindows:
         for stream, seen in sorted(end.streams.items()):
             first = self._first_page(start.streams.get(stream) if start else None, seen)
             if seen.copied == copied.snapshot.lsn and first is not None and first != seen.copied_to:
-                requested.append(self._request(stream, seen, first, end.place(seen.copied)))
+                requested.append(self._request(stream, seen, first, end.ordinal(seen.copied)))
         return requested
 
     def _first_page(self, before: TableState | None, seen: TableState) -> int | None:
         """None: all of it was copied before the window."""
         return before.copied_to if before is not None and before.copied == seen.copied else 0
 
-    def _request(self, stream: str, seen: TableState, first: int, place: int) -> CopyRequest:
+    def _request(self, stream: str, seen: TableState, first: int, ordinal: int) -> CopyRequest:
         copied = self._copied
         assert copied is not None  # noqa: S101 - as above
-        table, kinds = copied.tables[stream], copied.kinds[stream]
+        table, column_types = copied.tables[stream], copied.column_types[stream]
         return CopyRequest(
             stream=stream,
             table=table,
-            kinds=kinds,
-            homes=homes(seen.types, table.layout, kinds),
+            column_types=column_types,
+            homes=homes(seen.types, table.layout, column_types),
             schema=stream_schema(seen),
             where=self._settings.where.get(stream, ""),
             snapshot=copied.snapshot.name,
-            place=place,
+            ordinal=ordinal,
             moment=copied.snapshot.moment,
             first=first,
             end=seen.copied_to,

@@ -93,7 +93,7 @@ class Decoder:
 
     stream: str
     layout: Layout
-    kinds: tuple[str, ...]
+    column_types: tuple[str, ...]
     key: tuple[str, ...]
     era: int
 
@@ -107,7 +107,7 @@ class Decoder:
         change_columns = self._change_columns(raw, rows)
         missing = _lists(unchanged, self._names, len(rows.ops))
         arrays = [*columns, *change_columns, missing, old_keys, _row_numbers(rows)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=segment_schema(self.layout, self.kinds))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=segment_schema(self.layout, self.column_types))
         if not reasons:
             return batch, []
         mask = np.ones(batch.num_rows, np.bool_)
@@ -117,7 +117,7 @@ class Decoder:
 
     def truncate(self, lsn: int, number: int, time: int, transaction: int) -> pa.RecordBatch:
         """One row, without a key."""
-        schema = segment_schema(self.layout, self.kinds)
+        schema = segment_schema(self.layout, self.column_types)
         arrays = [pa.nulls(1, field.type) for field in schema]
         values = [
             pa.array(["t"]),
@@ -125,7 +125,7 @@ class Decoder:
             pa.array([time], _MOMENT),
             pa.array([str(transaction)]),
         ]
-        count = len(self.kinds)
+        count = len(self.column_types)
         arrays[count : count + len(values)] = values
         arrays[-1] = pa.array([0], pa.int64())
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -141,11 +141,11 @@ class Decoder:
 
     def _typed(self, rows: ChangedRows, reasons: dict[int, list[str]]) -> list[pa.Array]:
         arrays = []
-        for name, kind, column_texts in zip(self._names, self.kinds, rows.texts, strict=True):
-            values = typed(column_texts, kind)
+        for name, column_type, column_texts in zip(self._names, self.column_types, rows.texts, strict=True):
+            values = typed(column_texts, column_type)
             arrays.append(values.array)
             for row, what in values.misfits.items():
-                reasons.setdefault(row, []).append(f"column {name} ({kind}): {what}")
+                reasons.setdefault(row, []).append(f"column {name} ({column_type}): {what}")
         return arrays
 
     def _check_keys(self, columns: Sequence[pa.Array], reasons: dict[int, list[str]]) -> None:
@@ -170,7 +170,7 @@ class Decoder:
         if not len(rows.moved):
             return pa.nulls(len(rows.ops), pa.string())
         key = [columns[number].take(pa.array(rows.moved - 1)) for number in self._key_numbers]
-        if all(self.kinds[number] in _INTEGERS for number in self._key_numbers):
+        if all(self.column_types[number] in _INTEGERS for number in self._key_numbers):
             keys = _integer_keys(key)
         else:
             keys = pa.array([key_as_json(key, index) for index in range(len(rows.moved))], pa.string())
@@ -210,8 +210,8 @@ class Decoder:
             "transaction": str(raw.transactions[source]),
             "missing": [self._names[number] for number in unchanged],
         }
-        place: dict[str, str | int] = {"lsn": lsn_text(int(raw.lsns[source])), "number": int(raw.numbers[source])}
-        return Reject(self.stream, place, reason, json.dumps(values, ensure_ascii=False).encode(), more)
+        location: dict[str, str | int] = {"lsn": lsn_text(int(raw.lsns[source])), "number": int(raw.numbers[source])}
+        return Reject(self.stream, location, reason, json.dumps(values, ensure_ascii=False).encode(), more)
 
 
 def _positions(lsns: Numbers, numbers: Numbers) -> pa.Array:

@@ -180,23 +180,23 @@ class Typed(NamedTuple):
     misfits: Mapping[int, str]  # row → the fault, as it follows "values"
 
 
-def typed(texts: pa.Array, kind: str) -> Typed:
+def typed(texts: pa.Array, column_type: str) -> Typed:
     """Texts as bytes → values of a kind (`model/types.py`)."""
     try:
-        return Typed(_cast(texts, kind), {})
+        return Typed(_cast(texts, column_type), {})
     except (pa.ArrowInvalid, binascii.Error):
-        return _one_by_one(texts, kind)
+        return _one_by_one(texts, column_type)
 
 
-def _cast(texts: pa.Array, kind: str) -> pa.Array:
-    match kind:
+def _cast(texts: pa.Array, column_type: str) -> pa.Array:
+    match column_type:
         case "string":
             return texts.cast(pa.string())  # raises where the bytes are not UTF-8
         case "bool":
             return _bools(texts)
         case "binary":
             return _bytes(texts)
-    return texts.view(pa.string()).cast(arrow_type(kind))
+    return texts.view(pa.string()).cast(arrow_type(column_type))
 
 
 def _bools(texts: pa.Array) -> pa.Array:
@@ -229,31 +229,31 @@ def _bytes(texts: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(texts), [validity, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
-def _one_by_one(texts: pa.Array, kind: str) -> Typed:
+def _one_by_one(texts: pa.Array, column_type: str) -> Typed:
     """Misfits are mostly one text many times: infinity, NaN."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary
-    misfits = _bad(distinct, kind)
-    reasons = {code: _why(distinct[code].as_py(), kind) for code in misfits}
+    misfits = _bad(distinct, column_type)
+    reasons = {code: _why(distinct[code].as_py(), column_type) for code in misfits}
     castable = np.ones(len(distinct), np.bool_)
     castable[misfits] = False
-    values = _cast(pc.if_else(pa.array(castable), distinct, pa.scalar(None, distinct.type)), kind)
+    values = _cast(pc.if_else(pa.array(castable), distinct, pa.scalar(None, distinct.type)), column_type)
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(np.isin(codes, misfits))
     return Typed(values.take(encoded.indices), {int(row): reasons[int(codes[row])] for row in rows})
 
 
-def _bad(texts: pa.Array, kind: str) -> list[int]:
+def _bad(texts: pa.Array, column_type: str) -> list[int]:
     """The indices of the texts that cannot be cast."""
-    parts = bisect(texts, lambda some: _cast(some, kind), (pa.ArrowInvalid, binascii.Error))
+    parts = bisect(texts, lambda some: _cast(some, column_type), (pa.ArrowInvalid, binascii.Error))
     return [part.begin for part in parts if part.result is None]
 
 
-def _why(text: bytes, kind: str) -> str:
-    if kind == "string":
+def _why(text: bytes, column_type: str) -> str:
+    if column_type == "string":
         return _NOT_UTF8
-    if kind in ("date", "timestamp", "timestamptz"):
+    if column_type in ("date", "timestamp", "timestamptz"):
         return OUTSIDE_YEARS
-    if kind.startswith("decimal"):
+    if column_type.startswith("decimal"):
         return NOT_FINITE if text.decode(errors="replace") in _NOT_FINITE else TOO_LONG
-    return f"that are no {kind}"
+    return f"that are no {column_type}"

@@ -51,7 +51,7 @@ def read_wal(
     connection: Connection,
     peek: Peek,
     tables: Mapping[int, TableRequest],
-    kinds: Kinds,
+    column_types: TypesOfLayout,
     folder: Path,
     *,
     after: int,
@@ -65,7 +65,7 @@ def read_wal(
     connection unless it read everything. Memory does not grow with transactions, only with the largest row.
     """
     transactions = Transactions(after, peek.upto, stop)
-    spool = Spool(folder, kinds, era, tuning)
+    spool = Spool(folder, column_types, era, tuning)
     router = RowRouter(tables, spool)
     try:
         with closing(read_slot(connection, peek, tuning)) as chunks:
@@ -167,7 +167,7 @@ def _by_number(numbers: Numbers, items: Numbers) -> list[tuple[int, Numbers]]:
 # Tables whose rows alternate would make small batches if each chunk were decoded at once. So rows wait for others of their
 # layout; the total that waits is bounded, whatever the number of tables.
 
-Kinds = Callable[[Layout], Sequence[str]]
+TypesOfLayout = Callable[[Layout], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -188,15 +188,15 @@ class TableRequest:
 class Spool:
     """The segments of one read of the WAL, in a folder."""
 
-    def __init__(self, folder: Path, kinds: Kinds, era: int, tuning: Tuning = DEFAULT) -> None:
-        self._folder, self._kinds, self._era, self._tuning = folder, kinds, era, tuning
+    def __init__(self, folder: Path, column_types: TypesOfLayout, era: int, tuning: Tuning = DEFAULT) -> None:
+        self._folder, self._column_types, self._era, self._tuning = folder, column_types, era, tuning
         self._writers: dict[Layout, SegmentWriter] = {}
 
     def writer(self, layout: Layout, request: TableRequest) -> SegmentWriter:
         """The layout's writer, also when the layout returns."""
         if layout not in self._writers:
             path = self._folder / f"{len(self._writers):05}.arrows"
-            decoder = Decoder(request.stream, layout, tuple(self._kinds(layout)), request.key, self._era)
+            decoder = Decoder(request.stream, layout, tuple(self._column_types(layout)), request.key, self._era)
             self._writers[layout] = SegmentWriter(path, decoder)
         return self._writers[layout]
 
@@ -253,7 +253,7 @@ class SegmentWriter:
         return Segment(
             decoder.stream,
             decoder.layout,
-            decoder.kinds,
+            decoder.column_types,
             str(self._path),
             self._first or 0,
             tuple(self._batches),
@@ -264,7 +264,7 @@ class SegmentWriter:
     def _begin(self, lsn: int) -> None:
         if self._first is None:
             self._first = lsn
-            schema = segment_schema(self._decoder.layout, self._decoder.kinds).serialize()
+            schema = segment_schema(self._decoder.layout, self._decoder.column_types).serialize()
             self._path.write_bytes(schema)
             self._size = schema.size
 

@@ -30,7 +30,7 @@ class Segment:
 
     stream: str
     layout: Layout = field(repr=False)
-    kinds: tuple[str, ...] = field(repr=False)  # of the layout's columns
+    column_types: tuple[str, ...] = field(repr=False)  # of the layout's columns
     path: str
     first: int  # the LSN of the first transaction that it has rows of
     batches: tuple[StoredBatch, ...] = field(repr=False, default=())
@@ -43,16 +43,16 @@ class Segment:
 
     @property
     def schema(self) -> pa.Schema:
-        return segment_schema(self.layout, self.kinds)
+        return segment_schema(self.layout, self.column_types)
 
     @property
     def rejects_path(self) -> Path:
         return Path(f"{self.path}.rejects")
 
 
-def segment_schema(layout: Layout, kinds: Sequence[str]) -> pa.Schema:
-    columns = zip(layout.columns, kinds, strict=True)
-    return change_schema(pa.field(column.name, arrow_type(kind)) for column, kind in columns)
+def segment_schema(layout: Layout, column_types: Sequence[str]) -> pa.Schema:
+    columns = zip(layout.columns, column_types, strict=True)
+    return change_schema(pa.field(column.name, arrow_type(column_type)) for column, column_type in columns)
 
 
 _BESIDE = len(CHANGE_COLUMNS) + 1  # columns after the table's own
@@ -82,7 +82,7 @@ class SegmentSplit:
 
     def _not_kept(self, reject: Reject) -> ValueNotKept:
         return ValueNotKept(
-            f"{self.segment.stream}: the change at {reject.place['lsn']}, number {reject.place['number']}, and "
+            f"{self.segment.stream}: the change at {reject.location['lsn']}, number {reject.location['number']}, and "
             f"{self.segment.rejects - 1} more cannot be kept exactly: {reject.reason}",
             hint=f"read the column as text (as_text: {{{self.segment.stream}: […]}}), or allow rejects (max_rejects)",
         )

@@ -20,7 +20,7 @@ from headwater.model.position.stream_state import TableState, positions
 from headwater.model.rows import Changes, Rows
 from headwater.model.secret import masked
 from headwater.pg.connection import COPY_AGAIN, connect, translated
-from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, Kinds, Layout, stream_schema
+from headwater.sources.postgres.catalog import ARRIVAL, EVENT_KEY, ColumnTypes, Layout, stream_schema
 from headwater.sources.postgres.guard.wal_messages import Cut, Label, parse_note
 from headwater.sources.postgres.tables import homes, learned
 from headwater.sources.postgres.wal.reader import Segment, TableRequest, WalMessage, WalRead, read_wal
@@ -48,8 +48,10 @@ class WalWindow:
 class WalWindows:
     """Reads the slot of one pipeline. Decoded changes lie in a local folder until the next window."""
 
-    def __init__(self, settings: PostgresSourceSettings, kinds: Kinds, cores: int, tuning: Tuning = DEFAULT) -> None:
-        self._settings, self._kinds, self._cores, self._tuning = settings, kinds, cores, tuning
+    def __init__(
+        self, settings: PostgresSourceSettings, column_types: ColumnTypes, cores: int, tuning: Tuning = DEFAULT
+    ) -> None:
+        self._settings, self._column_types, self._cores, self._tuning = settings, column_types, cores, tuning
         self._home = tempfile.TemporaryDirectory(prefix="headwater-wal-", ignore_cleanup_errors=True)
         self._folder = Path(self._home.name) / "window"
 
@@ -124,7 +126,7 @@ class WalWindows:
             for split in cut(
                 segment,
                 max(1, round(parts * segment.rows / max(total, 1))),
-                homes(table.types, segment.layout, segment.kinds),
+                homes(table.types, segment.layout, segment.column_types),
                 schema,
             )
         ]
@@ -147,7 +149,7 @@ class WalWindows:
         stale = replace(
             tables[changed.stream], key_positions=positions(key), stale=f"its key is now ({', '.join(key)})"
         )
-        # Changes by the former key in the same transaction have no place here: the copy that follows holds what they did.
+        # Changes by the former key in the same transaction are left out: the copy that follows holds what they did.
         wal = replace(wal, segments=_of_these_keys(wal, keyed_tables))
         end = self._end(start, {**tables, changed.stream: stale}, wal, cut_lsn)
         return WalWindow(end, wal.segments, more=True, warnings=(f"{changed.stream}: {stale.stale}",))
@@ -158,7 +160,7 @@ class WalWindows:
         refuses = self._settings.type_changes == "refuse"
         for segment in wal.segments:
             table = seen[segment.stream]
-            seen[segment.stream] = learned(table, segment.stream, segment.layout, segment.kinds, refuses=refuses)
+            seen[segment.stream] = learned(table, segment.stream, segment.layout, segment.column_types, refuses=refuses)
         last = _last_commit(wal)
         new = last is not None and last.lsn >= start.lsn
         lsn = max(start.lsn, wal.last.end if wal.last and new else 0, cut_lsn or 0)
@@ -190,18 +192,18 @@ class WalWindows:
                 connection,
                 peek,
                 requests,
-                self._kinds_of(tables),
+                self._column_types_of(tables),
                 self._folder,
                 after=start.lsn,
-                era=start.place(0),
+                era=start.ordinal(0),
                 stop=lambda note: isinstance(_note(note), Label),
                 tuning=self._tuning,
             )
 
-    def _kinds_of(self, tables: Tables) -> Callable[[Layout], Sequence[str]]:
+    def _column_types_of(self, tables: Tables) -> Callable[[Layout], Sequence[str]]:
         streams = {table.oid: stream for stream, table in tables.items()}
         as_text = self._settings.as_text
-        return lambda layout: self._kinds.of(layout, as_text.get(streams.get(layout.oid, ""), ()))
+        return lambda layout: self._column_types.of(layout, as_text.get(streams.get(layout.oid, ""), ()))
 
 
 def _before(lsn: int, end: int) -> int | None:
