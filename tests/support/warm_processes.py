@@ -162,6 +162,9 @@ def _own_session(jvm: Mapping[str, str]) -> None:
 
     os.environ.update(jvm)
     session = borrow().newSession()
+    for name in session.conf.getAll:
+        if name.startswith("spark.sql.catalog."):  # of the worker's lake
+            session.conf.unset(name)
     SparkSession._instantiatedSession = SparkSession._activeSession = session  # noqa: SLF001 - PySpark offers no other way
     make_default(session)
     for name in jvm:

@@ -192,7 +192,9 @@ class World:
     def published(self, path: str = "files", stream: str = "") -> list[dict[str, Any]]:
         """Rows of the published files under `path`, of the streams whose folder's name contains `stream`."""
         rows: list[dict[str, Any]] = []
-        for file in sorted((self.folder / path).rglob("*.*")):
+        # Unlike rglob, os.walk bears that a writer renames a folder meanwhile.
+        files = [Path(folder, name) for folder, _, names in os.walk(self.folder / path) for name in names]
+        for file in sorted(files):
             names = file.relative_to(self.folder / path).parts
             if any(name[0] in "._" for name in names) or stream not in "/".join(names[:-1]):
                 continue

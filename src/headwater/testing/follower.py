@@ -92,6 +92,18 @@ class Follower:
             self.advance(window)
         raise AssertionError("the source never brings the rows that have been appended")
 
+    def has_nothing_new(self) -> bool:
+        """True if no window is planned, after some without rows at most: those only move the mark."""
+        for _ in range(_MOST_WINDOWS):
+            plan = self.plan()
+            if plan.window is None:
+                return True
+            window = stored(plan.window)
+            if self.read(window):
+                return False
+            self.advance(window)
+        return False
+
     def can_read(self, window: Window) -> bool:
         return not (isinstance(self.source, Abandons) and self.source.abandoned(window))
 

@@ -20,51 +20,30 @@ def shell(command: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
-    """A folder with a space in its name, and the demo run in it."""
-    home = tmp_path_factory.mktemp("a home")
-    done = subprocess.run([*HEADWATER, "demo", "--json"], cwd=home, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (home / "result.json").write_text(done.stdout)
-    (home / "story.txt").write_text(done.stderr)
-    return home
-
-
-@pytest.fixture
-def result(home: Path) -> dict:
-    return json.loads((home / "result.json").read_text())
-
-
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-class TestAfterTheDemo:
-    def test_the_lake_holds_every_row_once_after_a_crash(self, result):
-        assert result["landed"] == {
-            "customers": {"shop": 5, "lake": 5, "log": 6, "versions": 6},
-            "orders": {"shop": 11, "lake": 11, "log": 16, "versions": 16},
-        }
-        assert [cycle["recovered"] for cycle in result["cycles"]] == [False, True, False]
-
-    def test_the_story_shows_the_crash_the_mark_and_the_record(self, home):
-        story = (home / "story.txt").read_text()
-        assert "SIGKILL" in story
-        assert "The mark has not moved" in story
-        assert "finished what run" in story
-        assert str(home / "headwater-demo") in story
-
-    def test_every_command_that_it_shows_works(self, home, result):
-        by_state, history, marks, pyiceberg, duckdb = (shell(each, home) for each in result["commands"])
-        assert "shipped" in by_state
-        assert history.count("landed") == 3
-        assert "2026-03-04T09:15:00" in marks
-        assert pyiceberg.count("shipped") == 4
-        assert "Katherine" in duckdb
-
-    def test_it_starts_over_in_its_own_folder(self, home):
-        (home / "headwater-demo" / "stale.txt").write_text("from the last time")
-        empty_folder(home / "headwater-demo")
-        assert [path.name for path in (home / "headwater-demo").iterdir()] == [".headwater-demo"]
+def test_the_demo_lands_every_row_once_after_a_crash_and_its_commands_work(tmp_path):
+    home = tmp_path / "a home"  # with a space in its name
+    home.mkdir()
+    done = subprocess.run([*HEADWATER, "demo", "--json"], cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["landed"] == {
+        "customers": {"shop": 5, "lake": 5, "log": 6, "versions": 6},
+        "orders": {"shop": 11, "lake": 11, "log": 16, "versions": 16},
+    }
+    assert [cycle["recovered"] for cycle in result["cycles"]] == [False, True, False]
+    for text in ("SIGKILL", "The mark has not moved", "finished what run", str(home / "headwater-demo")):
+        assert text in done.stderr
+    by_state, history, marks, pyiceberg, duckdb = (shell(each, home) for each in result["commands"])
+    assert "shipped" in by_state
+    assert history.count("landed") == 3
+    assert "2026-03-04T09:15:00" in marks
+    assert pyiceberg.count("shipped") == 4
+    assert "Katherine" in duckdb
+    (home / "headwater-demo" / "stale.txt").write_text("from the last time")
+    empty_folder(home / "headwater-demo")
+    assert [path.name for path in (home / "headwater-demo").iterdir()] == [".headwater-demo"]
 
 
 def test_a_folder_that_is_not_a_demos_is_refused_and_left_alone(tmp_path):
