@@ -31,6 +31,7 @@ from tests.support.wait import wait_until
 
 # How long an example takes depends on the machine, and fails no test. What CI chooses besides (no random seed) stays.
 settings.register_profile("headwater", settings.default, deadline=None)
+settings.register_profile("few", settings.get_profile("headwater"), max_examples=10)
 settings.load_profile("headwater")
 
 # Found here by pytest.

@@ -279,7 +279,8 @@ def show_outcome(out: Output, client: ConnectClient, name: str, seconds: float, 
     """Wait for the outcome of a request, and show it."""
     from headwater.services.connect.apply import wait_until_settled
 
-    state = wait_until_settled(client, name, seconds, goal=goal) if seconds else client.state(name)
+    starts = goal not in {"PAUSED", "STOPPED"}  # its tasks may fail after a moment
+    state = wait_until_settled(client, name, seconds, goal=goal, changed=starts) if seconds else client.state(name)
     data = None if state is None else state_json(state, client, None, trace=False)
     out.value({"url": client.url, "connector": data}, f"{name}: {summary(state)}")
     if seconds:
