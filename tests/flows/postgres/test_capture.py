@@ -18,6 +18,9 @@ from tests.flows.postgres.load import Load
 
 pytestmark = pytest.mark.spark
 
+# Points that a capture passes right after another one, or before it has done anything.
+ALIKE = ("lease.before", "lease.after", "read.before", "acknowledge.before")
+
 
 @pytest.fixture
 def tables(request, database, tmp_path, namespace, spark):
@@ -38,7 +41,9 @@ def test_three_kinds_of_tables_follow_the_source(tables):
 
 # Six landings in a window: where they are interrupted matters, and how many there are does not.
 @pytest.mark.parametrize("tables", [("accounts", "parts")], indirect=True, ids=["two tables"])
-@pytest.mark.parametrize("point", FAULT_POINTS)
+@pytest.mark.parametrize(
+    "point", [pytest.param(each, marks=pytest.mark.soak if each in ALIKE else ()) for each in FAULT_POINTS]
+)
 def test_a_kill_at_any_point_is_repaired_by_one_more_run(tables, point):
     """In the copy, and then in the log, with a label in it."""
     for number, window in enumerate(("copy", "log")):
