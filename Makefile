@@ -10,7 +10,7 @@ UV_VERSION := 0.13.7
 PYTEST := .venv/bin/python -m pytest
 # Tests wait for servers and processes, too: one worker more than two cores can keep busy.
 WORKERS ?= 3
-FAST := -n $(WORKERS) --dist worksteal -m "not spark and not servers and not soak" -q
+FAST := -n $(WORKERS) --dist worksteal -m "not spark and not servers and not slow and not soak" -q
 
 # Bytecode saves seconds at every start of a process, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE

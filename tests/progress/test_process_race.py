@@ -27,10 +27,12 @@ def _folder(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
 
 
+@pytest.mark.slow
 def test_eight_processes_count_together(place: Place, tmp_path: Path) -> None:
     run_race(Race(place.open, tmp_path, goal=100))
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_replaced_and_its_step_finished(place: Place, tmp_path: Path) -> None:
     outcome = run_race(Race(place.open, tmp_path, goal=100, processes=4, ttl_seconds=0.2, kill_every_seconds=0.15))
     assert outcome.kills > 0

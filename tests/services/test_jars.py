@@ -32,6 +32,7 @@ def test_jars_in_the_cache_need_no_network(folder, no_network):
     assert said == []
 
 
+@pytest.mark.slow
 def test_a_half_finished_download_is_repaired(folder):
     victim = folder / jars.declared_jars()[1]
     content = victim.read_bytes()
@@ -49,6 +50,7 @@ def test_a_changed_byte_is_found_by_its_checksum(folder):
     assert [jar.name for jar in jars.inspect(folder, checksums=True) if jar.state == "damaged"] == [victim.name]
 
 
+@pytest.mark.slow
 def test_without_network_the_error_names_the_jar_and_the_remedy(folder, no_network):
     missing = jars.declared_jars()[0]
     (folder / missing).unlink()

@@ -181,6 +181,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(shop: Shop) -> None:
     assert (done.stdout, done.stderr) == ("{\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("receiver", [min, max], ids=["to the main thread", "to another thread"])
 def test_a_scheduled_run_picks_up_new_rows_and_stops_on_a_signal(shop: Shop, number: int, receiver) -> None:
@@ -203,6 +204,7 @@ def test_a_scheduled_run_picks_up_new_rows_and_stops_on_a_signal(shop: Shop, num
     assert "Traceback" not in (shop.folder / "err").read_text()
 
 
+@pytest.mark.slow
 def test_a_second_signal_abandons_the_cycle_and_the_next_run_finishes_it(process: Headwater, shop: Shop) -> None:
     command = [sys.executable, "-m", "headwater.cli.main", "run", "orders.yaml", "--once"]
     environment = {**os.environ, "HEADWATER_FAULT": "land.written:stop"}

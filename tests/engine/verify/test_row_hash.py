@@ -66,6 +66,7 @@ def the_same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(ROW, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_neither_order_nor_batches_nor_slices_matter(rows, random):
@@ -81,6 +82,7 @@ def test_neither_order_nor_batches_nor_slices_matter(rows, random):
     assert hashes(batch(rows), names) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(ROW, st.sampled_from(NAMES), st.data())
 def test_any_changed_value_changes_the_hash(row, name, data):

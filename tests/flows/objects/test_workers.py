@@ -61,6 +61,7 @@ def test_a_process_frozen_in_the_middle_of_staging_writes_nothing_when_it_wakes(
     check_overtaken(objects, child, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["intend.before", "intend.after", "land.written", "land.published", "advance.before"])
 def test_a_process_frozen_past_its_lease_publishes_nothing_when_it_wakes(objects: TextObjects, point: str) -> None:
     objects.put("abc")
@@ -76,6 +77,7 @@ def test_a_process_frozen_past_its_lease_publishes_nothing_when_it_wakes(objects
     check_overtaken(objects, child, Counter(f"{key} first" for key in "abcdefgh"))
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_pipeline_take_turns(objects: TextObjects) -> None:
     children = [objects.start("cycles") for _ in range(2)]
     expected: Counter[str] = Counter()
@@ -99,6 +101,7 @@ def test_two_processes_on_one_pipeline_take_turns(objects: TextObjects) -> None:
     assert [one.start for one in entries[1:]] == [one.end for one in entries[:-1]]
 
 
+@pytest.mark.slow
 def test_pipelines_that_share_a_store_do_not_disturb_each_other(regions: list[TextObjects]) -> None:
     children = {one: one.start("cycles") for one in regions}  # all of them make the tables at once
     keys = [f"{number:02}" for number in range(20)]

@@ -122,6 +122,7 @@ def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.storage_type) if isinstance(column.type, pa.BaseExtensionType) else column
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS, chunk=st.sampled_from([64, 301, 4 << 20]))
 def test_every_row_is_read_as_adbc_reads_it(table, rows, chunk):

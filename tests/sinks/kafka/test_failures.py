@@ -100,6 +100,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_the_window_lands_once(tm
         assert b"7777" in {read.key for read in read_topic(kafka, topic)}
 
 
+@pytest.mark.slow
 def test_tls_and_a_password_are_used_and_a_wrong_one_is_told_without_being_shown(tmp_path: Path):
     users = {"ann": "right-hunter2"}
     with running(Kafka(listeners=("sasl_tls",), users=users), tmp_path) as broker:

@@ -102,6 +102,7 @@ rows = st.dictionaries(st.sampled_from("abcd"), values, max_size=4).map(lambda r
 bad = st.sampled_from([b"", b"{", b'{"a": 1e400}', b'{"a": 1.00000000000000000001}', b'{"a": NaN}', b'{"a":1,"a":"x"}'])
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.lists(rows | bad, max_size=4).map(b"\n".join), max_size=6))
 @example([b'{"a": 9007199254740993}\n{"a": 1.5}'])
@@ -120,6 +121,7 @@ numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][+-]?[0-9]{
 messages = st.lists(numbers.map(lambda number: b'{"a": %s}' % number.encode()), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(messages)
 @example([b'{"a": 123456789012345678e-5}'])

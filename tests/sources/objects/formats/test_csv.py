@@ -164,6 +164,7 @@ files = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(files | st.sampled_from([b"", b"\xff,b\n1,2\n", b"a,b\n\xff,x\n"]), max_size=8), st.booleans())
 def test_many_objects_at_once_give_what_each_gives_alone(contents: list[bytes], header: bool):  # noqa: FBT001

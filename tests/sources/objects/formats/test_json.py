@@ -138,6 +138,7 @@ objects = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(objects, max_size=8))
 @example([b'{"i": 1}{"i": 2}\n', b"\n", b'{"i": 3}'])

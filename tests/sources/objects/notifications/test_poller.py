@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,6 +97,7 @@ class World:
                 return
 
 
+@pytest.mark.slow
 @given(_STEPS)
 @settings(max_examples=80)
 def test_events_in_any_order_and_a_listing_end_where_a_listing_alone_does(steps: list[tuple]) -> None:
@@ -118,6 +120,7 @@ def test_events_in_any_order_and_a_listing_end_where_a_listing_alone_does(steps:
         assert len(world.read) == again
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(_KEYS, min_size=1, max_size=4), max_size=8), st.permutations(_ALL_KEYS))
 @settings(max_examples=40)
 def test_each_version_is_read_once_however_often_it_is_told(notifications: list[list[str]], order: list[str]) -> None:

@@ -221,6 +221,7 @@ def test_a_table_of_1600_columns_comes_whole(database, connection):
     assert (second["c0"], second["c1599"]) == (2, None)
 
 
+@pytest.mark.slow
 def test_rows_of_50_megabytes_come_whole(database, connection):
     connection.execute("CREATE TABLE t (id int PRIMARY KEY, big text, more bytea, made jsonb)")
     connection.execute("""

@@ -76,6 +76,7 @@ def log(database):
         yield slot
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(transactions=TRANSACTIONS, sizes=SIZES)
 def test_every_change_and_what_comes_of_them_is_as_the_plain_reader_finds(log, database, transactions, sizes):

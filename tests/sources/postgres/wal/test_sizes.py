@@ -36,6 +36,7 @@ def measured(log, *places: int) -> list[tuple[int, float]]:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_transaction_of_300_000_rows_needs_no_more_memory_than_one_of_30_000(database):
     with slot_wal(database, "CREATE TABLE t (id int PRIMARY KEY, v text)") as log:
         log.sql("INSERT INTO t SELECT n, repeat('x', 500) FROM generate_series(1, 30000) n")
@@ -47,6 +48,7 @@ def test_a_transaction_of_300_000_rows_needs_no_more_memory_than_one_of_30_000(d
     assert after - before < 40, "165 MB of rows"
 
 
+@pytest.mark.slow
 def test_a_row_of_50_mb_and_rows_beside_it(database):
     with slot_wal(database, "CREATE TABLE t (id int PRIMARY KEY, v text, w text, b bytea)") as log:
         log.sql("INSERT INTO t VALUES (1, 'small')")

@@ -168,6 +168,7 @@ def log(database):
         yield slot
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=ROWS)
 def test_the_log_and_a_copy_agree_on_every_value_and_every_reject(log, database, rows):

@@ -120,6 +120,7 @@ quickly = settings(
 )
 
 
+@pytest.mark.slow
 @quickly
 @given(steps=scenario)
 def test_every_committed_row_is_read_exactly_once(clients, steps):

@@ -89,6 +89,7 @@ def race(seconds: float, *choices: dict) -> None:
         assert sum(committed.values()) > 50
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_while_writers_race():
     race(4, {"cursor": "id"}, {"cursor": "at"})
 

@@ -192,6 +192,7 @@ EXACT = " AND ".join(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=100,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -99,6 +99,7 @@ STORED = st.one_of(
 ROWS = st.lists(st.tuples(st.integers(1, 4), *(STORED for _ in DECLARED)), max_size=15)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=100,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
