@@ -28,3 +28,26 @@ def test_a_lake_is_refused_in_a_session_that_has_another_one_by_its_name(spark, 
     with pytest.raises(InputError, match=f"another catalog 'lake': its warehouse is file:{lake_folder}, the project's"):
         holder()
     assert spark.conf.get("spark.sql.catalog.lake.warehouse") == f"file:{lake_folder}"
+
+
+def test_a_lake_is_the_same_under_another_spelling_of_its_folder(spark, tmp_path: Path, lake_folder) -> None:
+    lake = LakeSettings(warehouse=f"file://{lake_folder}", catalog={"type": "jdbc"})
+    assert SessionHolder(ProjectSettings(lake=lake), tmp_path, list)().sparkContext is spark.sparkContext
+
+
+def test_a_catalog_server_is_the_same_whatever_the_default_warehouse_is(spark, tmp_path: Path) -> None:
+    name, lake = "spark.sql.catalog.served", LakeSettings(name="served", catalog={"type": "rest", "uri": "http://a"})
+    for option, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": "http://a"}.items():
+        spark.conf.set(name + option, value)
+    assert SessionHolder(ProjectSettings(lake=lake), tmp_path, list)().sparkContext is spark.sparkContext
+    other = lake.model_copy(update={"catalog": {"type": "rest", "uri": "http://b"}})
+    with pytest.raises(InputError, match="another catalog 'served': its uri is http://a, the project's http://b"):
+        SessionHolder(ProjectSettings(lake=other), tmp_path, list)()
+
+
+def test_transforms_see_utc_in_a_session_that_was_there(spark, tmp_path: Path) -> None:
+    """G5: the same window, finished by another process, has the same days."""
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    session = SessionHolder(ProjectSettings(lake=LakeSettings(name="beside_utc")), tmp_path, list)()
+    ((day,),) = session.sql("SELECT CAST(CAST(timestamp'2026-03-02T02:00:00Z' AS DATE) AS STRING)").collect()
+    assert day == "2026-03-02"

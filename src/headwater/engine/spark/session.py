@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 _ICEBERG = "org.apache.iceberg.spark"
+_FILE = re.compile(r"^file:(//)?(?=/)")
 
 # What a small machine needs, and what lets several pipelines share the session. A user's `spark.conf` wins.
 _DEFAULTS = {
@@ -93,7 +94,7 @@ def _session_exists() -> bool:
 def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path]) -> SparkSession:
     """A session with Iceberg and the lake's catalog. Takes some ten seconds: a JVM starts.
 
-    A process that has a session already, such as a notebook, shares it, with one more catalog.
+    A process that has a session already, such as a notebook, shares it: it gets the options that can still change.
     """
     find_java()
     # Workers must be this interpreter: another python3 on the PATH lacks our packages.
@@ -104,37 +105,38 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    if _session_exists():
-        session = SparkSession.builder.config(map=dict(settings.spark.conf)).getOrCreate()
-        _add_catalog(session, settings.lake, folder)
-        return session
     conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
     conf.setAll(list(session_conf(settings, folder, jars).items()))
-    for name, value in _worker_sockets(settings).items():
-        conf.setIfMissing(name, value)
-    log = folder / ".headwater" / "spark.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as spark_log:
-        # The JVM's output goes to a file: the terminal belongs to the user's pipelines.
-        gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})  # type: ignore[no-untyped-call]
-    SparkContext(conf=conf, gateway=gateway)
+    if _session_exists():
+        _check_catalog(SparkSession.builder.getOrCreate(), settings.lake, folder)
+    else:
+        for name, value in _worker_sockets(settings).items():
+            conf.setIfMissing(name, value)
+        log = folder / ".headwater" / "spark.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as spark_log:
+            # The JVM's output goes to a file: the terminal belongs to the user's pipelines.
+            gateway = launch_gateway(conf, {"stderr": spark_log, "stdout": spark_log})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
-def _add_catalog(session: SparkSession, lake: LakeSettings, folder: Path) -> None:
+def _check_catalog(session: SparkSession, lake: LakeSettings, folder: Path) -> None:
     """Spark keeps a catalog that it has loaded, whatever its options say later: rows would land in the other lake."""
-    catalog = f"spark.sql.catalog.{lake.name}"
+    prefix = f"spark.sql.catalog.{lake.name}."
     wanted, present = catalog_conf(lake, folder), session.conf.getAll
-    identity = (catalog, *(f"{catalog}.{option}" for option in ("type", "catalog-impl", "uri", "warehouse")))
-    if catalog in present and any(present.get(name) != wanted.get(name) for name in identity):
-        warehouses = [masked(str(options.get(f"{catalog}.warehouse"))) for options in (present, wanted)]
-        raise InputError(
-            f"this process's Spark session has another catalog {lake.name!r}: its warehouse is {warehouses[0]}, "
-            f"the project's {warehouses[1]}",
-            hint="give the project's lake another name (lake: {name: …}), or run it in a process of its own",
-        )
-    for name, value in wanted.items():
-        session.conf.set(name, value)
+    options = ["warehouse", "type", "catalog-impl", "uri"]
+    if lake.catalog and not {"warehouse"} & (lake.model_fields_set | set(lake.catalog)):
+        options.remove("warehouse")  # the default, which such a catalog ignores
+    for name in (f"{prefix}{option}" for option in options):
+        values = [str(conf[name]) for conf in (present, wanted) if name in conf]
+        if len({_FILE.sub("", value).rstrip("/") for value in values}) > 1:
+            theirs, ours = map(masked, values)
+            raise InputError(
+                f"this process's Spark session has another catalog {lake.name!r}: its {name.removeprefix(prefix)} is "
+                f"{theirs}, the project's {ours}",
+                hint="give the project's lake another name (lake: {name: …}), or run it in a process of its own",
+            )
 
 
 def _worker_sockets(settings: ProjectSettings) -> Mapping[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,7 +240,7 @@ def test_the_oldest_transaction_of_any_database_is_seen(guarded: Guarded, server
         other.execute("ROLLBACK PREPARED 'forgotten'")
 
 
-def test_an_ordinary_replication_role_can_ask_within_milliseconds(guarded: Guarded):
+def test_an_ordinary_replication_role_can_ask(guarded: Guarded):
     mark = guarded.create()
     role = f"r_{guarded.slot}"
     guarded.run(f"CREATE ROLE {role} LOGIN REPLICATION")
@@ -251,10 +250,6 @@ def test_an_ordinary_replication_role_can_ask_within_milliseconds(guarded: Guard
     assert not state.server.sees_sessions
     assert state.server.timeline == 1
     assert "GRANT EXECUTE" in log_standby_snapshot(asking)
-    began = time.perf_counter()
-    for _ in range(20):
-        read_state(asking, guarded.slot)
-    assert (time.perf_counter() - began) / 20 < 0.05
     asking.close()
     guarded.run(f"DROP ROLE {role}")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headwater.config.sinks.iceberg import PartitionField, parse_partition_field
-from headwater.model.errors import InputError, PublishConflict, RunError, UnknownName
+from headwater.model.errors import InputError, JarsMissing, PublishConflict, RunError, UnknownName
 from headwater.model.protocols.sink import Attempt
-from headwater.sinks.iceberg.catalog.jvm import HeadMoved, describe_error, java, reaching
+from headwater.sinks.iceberg.catalog.jvm import HeadMoved, describe_error, is_class, java, reaching
 from headwater.sinks.iceberg.catalog.table import MAIN, LakeTable, TableName
 from headwater.sinks.iceberg.schema import TableSchema, plan_new, table_schema
 
@@ -89,8 +89,14 @@ def _catalog(spark: SparkSession, name: TableName) -> Any:
     session = spark._jsparkSession  # noqa: SLF001 - PySpark has no public name for it
     # Spark looks up a catalog at its first use in the settings of the thread's session, and a new thread has none.
     java(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    util = java(spark).org.apache.iceberg.spark.Spark3Util
+    if not is_class(util):
+        raise JarsMissing(
+            f"{name}: this Spark session does not have Iceberg's runtime",
+            hint="start the session with the jars that headwater jars show lists",
+        )
     try:
-        return java(spark).org.apache.iceberg.spark.Spark3Util.loadIcebergCatalog(session, name.catalog)
+        return util.loadIcebergCatalog(session, name.catalog)
     except (Py4JError, PySparkException) as error:
         if _NO_ICEBERG in str(error):
             raise InputError(

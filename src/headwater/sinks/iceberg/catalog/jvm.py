@@ -115,3 +115,10 @@ class _Names:
     def __call__(self, *arguments: Any) -> Any:
         """A new object of the class."""
         return self._member(*arguments)
+
+
+def is_class(member: Any) -> bool:
+    """False: the JVM has no class by that name, so that py4j takes it for a package."""
+    from py4j.java_gateway import JavaClass
+
+    return isinstance(vars(member).get("_member"), JavaClass)
