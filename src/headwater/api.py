@@ -1,7 +1,7 @@
 """Headwater in Python; the command line is built on it.
 
 import headwater as hw
-hw.run_once("content.yaml")
+hw.run_once("orders.yaml")
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ MISTAKES = {
     "a promise that objects cannot keep": ("- console: {}", "- iceberg: {table: lake.a.b, mode: replace_object, upsert: append}", "content.yaml:8:14  sinks[1].iceberg", "write upsert: auto"),
     "objects without their url": ("  sql:\n    url: ${URL}\n    table: cms.content\n    cursor: seq\nsinks:\n  - console: {}", '  objects: {url: "s3://b/", metadata: [etag]}\nsinks:\n  - iceberg: {table: lake.a.b, mode: replace_object}', "content.yaml:5:3  sinks", "sinks[1].iceberg.mode: replace_object finds an object's rows by its url; write url among source.objects.metadata"),
     "nobody removes rows": ("  sql:\n    url: ${URL}\n    table: cms.content\n    cursor: seq\nsinks:\n  - console: {}", '  objects: {url: "s3://b/", deleted: remove_rows}\nsinks:\n  - console: {}', "content.yaml:5:3  sinks", "write iceberg: {table: …, mode: replace_object}, or deleted: ignore"),
-    "an empty name": ("pipeline: content", "pipeline: ''", "content.yaml:1:11  pipeline", "empty; write for example pipeline: content"),
+    "an empty name": ("pipeline: content", "pipeline: ''", "content.yaml:1:11  pipeline", "empty; write for example pipeline: orders"),
     "a number for a name": ("pipeline: content", "pipeline: 7", "content.yaml:1:11  pipeline", "expected a text, found '7'"),
     "an alias in itself": ("cursor: seq", "cursor: seq\n    columns: &a [*a]", "content.yaml:7:14", "write the value out"),
     "a control character": ("cursor: seq", "cursor: \x01", "content.yaml:1:1", "plain UTF-8 text"),

@@ -107,7 +107,7 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(tmp_path
 
 
 def test_what_is_not_said_is_asked_for(tmp_path):
-    with pytest.raises(InputError, match="no PostgreSQL server is given"):
+    with pytest.raises(InputError, match="name the PostgreSQL server"):
         parameters(Login(databases=("d",)), tmp_path)
     with pytest.raises(InputError, match="no database is given"):
         parameters(Login(host="h"), tmp_path)

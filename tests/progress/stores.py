@@ -19,7 +19,7 @@ from headwater.progress.multilevel import MultilevelProgress
 from headwater.progress.postgres import PostgresProgress
 from headwater.progress.record_store import wall_clock
 from headwater.progress.sqlite import SqliteProgress
-from headwater.testing.progress_contract import Place
+from headwater.testing.progress_contract import StoreTarget
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SettableClock:
         self.path.write_text(str(ahead + seconds))
 
 
-class MemoryPlace:
+class MemoryTarget:
     shared = False
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class MemoryPlace:
         raise NotImplementedError
 
 
-class FilePlace:
+class FileTarget:
     shared = True
 
     def __init__(self, folder: Path) -> None:
@@ -66,7 +66,7 @@ class FilePlace:
         path.write_text(json.dumps(content))
 
 
-class SqlitePlace:
+class SqliteTarget:
     shared = True
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class SqlitePlace:
         connection.close()
 
 
-class PostgresPlace:
+class PostgresTarget:
     shared = True
 
     def __init__(self, url: str) -> None:
@@ -100,12 +100,12 @@ class PostgresPlace:
             )
 
 
-class LevelsPlace:
+class LevelsTarget:
     """A level in front, of its own for each store that is opened or shared by all, and the place that decides."""
 
     shared = True
 
-    def __init__(self, front, last: Place) -> None:
+    def __init__(self, front, last: StoreTarget) -> None:
         self.open = partial(open_levels, front, last.open)
         self.pass_time, self.damage = last.pass_time, last.damage
 

@@ -9,51 +9,51 @@ import pytest
 
 from headwater.progress.memory import MemoryProgress
 from headwater.progress.sqlite import SqliteProgress
-from headwater.testing.progress_contract import ProgressContract
-from tests.progress.stores import FilePlace, LevelsPlace, MemoryPlace, PostgresPlace, SqlitePlace
+from headwater.testing.progress_contract import StoreContract
+from tests.progress.stores import FileTarget, LevelsTarget, MemoryTarget, PostgresTarget, SqliteTarget
 
 
-class TestMemory(ProgressContract):
+class TestMemory(StoreContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> MemoryPlace:
-        return MemoryPlace(tmp_path)
+    def target(self, tmp_path: Path) -> MemoryTarget:
+        return MemoryTarget(tmp_path)
 
     @pytest.mark.skip(reason="there is nothing outside the process that could be damaged")
     def test_damage_is_never_read_as_absence(self) -> None:
         """Left out."""
 
 
-class TestFile(ProgressContract):
+class TestFile(StoreContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> FilePlace:
-        return FilePlace(tmp_path)
+    def target(self, tmp_path: Path) -> FileTarget:
+        return FileTarget(tmp_path)
 
 
-class TestSqlite(ProgressContract):
+class TestSqlite(StoreContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> SqlitePlace:
-        return SqlitePlace(tmp_path)
+    def target(self, tmp_path: Path) -> SqliteTarget:
+        return SqliteTarget(tmp_path)
 
 
-class TestPostgres(ProgressContract):
+class TestPostgres(StoreContract):
     @pytest.fixture
-    def place(self, progress_url: str) -> PostgresPlace:
-        return PostgresPlace(progress_url)
+    def target(self, progress_url: str) -> PostgresTarget:
+        return PostgresTarget(progress_url)
 
 
-class TestMemoryThenSqlite(ProgressContract):
+class TestMemoryThenSqlite(StoreContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> LevelsPlace:
-        return LevelsPlace(MemoryProgress, SqlitePlace(tmp_path))
+    def target(self, tmp_path: Path) -> LevelsTarget:
+        return LevelsTarget(MemoryProgress, SqliteTarget(tmp_path))
 
 
-class TestMemoryThenPostgres(ProgressContract):
+class TestMemoryThenPostgres(StoreContract):
     @pytest.fixture
-    def place(self, progress_url: str) -> LevelsPlace:
-        return LevelsPlace(MemoryProgress, PostgresPlace(progress_url))
+    def target(self, progress_url: str) -> LevelsTarget:
+        return LevelsTarget(MemoryProgress, PostgresTarget(progress_url))
 
 
-class TestSqliteThenPostgres(ProgressContract):
+class TestSqliteThenPostgres(StoreContract):
     @pytest.fixture
-    def place(self, tmp_path: Path, progress_url: str) -> LevelsPlace:
-        return LevelsPlace(partial(SqliteProgress, tmp_path / "front.db"), PostgresPlace(progress_url))
+    def target(self, tmp_path: Path, progress_url: str) -> LevelsTarget:
+        return LevelsTarget(partial(SqliteProgress, tmp_path / "front.db"), PostgresTarget(progress_url))

@@ -15,7 +15,7 @@ from headwater.testing.ledger_contract import LedgerContract
 
 class TestSqlite(LedgerContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> None:
+    def target(self, tmp_path: Path) -> None:
         self.path = tmp_path
 
     def store(self) -> Store:
@@ -24,7 +24,7 @@ class TestSqlite(LedgerContract):
 
 class TestMultilevel(LedgerContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> None:
+    def target(self, tmp_path: Path) -> None:
         self.path = tmp_path
 
     def store(self) -> Store:
@@ -33,7 +33,7 @@ class TestMultilevel(LedgerContract):
 
 class TestPostgres(LedgerContract):
     @pytest.fixture
-    def place(self, progress_url: str) -> None:
+    def target(self, progress_url: str) -> None:
         self.url = progress_url
 
     def store(self) -> Store:

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from headwater.testing.progress_contract import Place
+from headwater.testing.progress_contract import StoreTarget
 from headwater.testing.progress_race import Race, run_race
-from tests.progress.stores import FilePlace, PostgresPlace, SqlitePlace
+from tests.progress.stores import FileTarget, PostgresTarget, SqliteTarget
 
 
 @pytest.fixture(params=["file", "sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> StoreTarget:
     match request.param:
         case "file":
-            return FilePlace(tmp_path / "data")
+            return FileTarget(tmp_path / "data")
         case "sqlite":
-            return SqlitePlace(tmp_path / "data")
+            return SqliteTarget(tmp_path / "data")
         case _:
-            return PostgresPlace(request.getfixturevalue("progress_url"))
+            return PostgresTarget(request.getfixturevalue("progress_url"))
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +28,13 @@ def _folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_eight_processes_count_together(place: Place, tmp_path: Path) -> None:
-    run_race(Race(place.open, tmp_path, goal=100))
+def test_eight_processes_count_together(target: StoreTarget, tmp_path: Path) -> None:
+    run_race(Race(target.open, tmp_path, goal=100))
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_replaced_and_its_step_finished(place: Place, tmp_path: Path) -> None:
-    outcome = run_race(Race(place.open, tmp_path, goal=100, processes=4, ttl_seconds=0.2, kill_every_seconds=0.15))
+def test_a_killed_process_is_replaced_and_its_step_finished(target: StoreTarget, tmp_path: Path) -> None:
+    outcome = run_race(Race(target.open, tmp_path, goal=100, processes=4, ttl_seconds=0.2, kill_every_seconds=0.15))
     assert outcome.kills > 0
 
 
@@ -42,11 +42,11 @@ def test_a_killed_process_is_replaced_and_its_step_finished(place: Place, tmp_pa
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kill_every_seconds", [None, 0.5], ids=["undisturbed", "with kills"])
 def test_ten_thousand_cycles_under_eight_processes(
-    place: Place, tmp_path: Path, kill_every_seconds: float | None, record_property
+    target: StoreTarget, tmp_path: Path, kill_every_seconds: float | None, record_property
 ) -> None:
     outcome = run_race(
         Race(
-            place.open,
+            target.open,
             tmp_path,
             goal=10_000,
             ttl_seconds=30.0 if kill_every_seconds is None else 0.5,

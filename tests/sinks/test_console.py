@@ -27,7 +27,7 @@ def printed(rows, settings=None, **attempt) -> tuple[str, int]:
 def test_rows_are_shown_as_a_table_under_the_name_of_pipeline_stream_and_window():
     text, count = printed(memory_rows("public.orders", (table_of([1, 2]),)))
     assert text == (
-        "shop · public.orders · 2 rows after the beginning up to id = 10\n"
+        "shop · public.orders · 2 rows, up to id = 10\n"
         "id  name    at\n"
         "──  ──────  ───────────────────────────\n"
         " 1  name 1  2023-11-14T22:13:20.000001Z\n"

@@ -30,8 +30,8 @@ _FIRST_STEPS = """\
 Headwater keeps an Apache Iceberg lakehouse in step with operational systems.
 
   headwater demo                  a small shop, three cycles, a crash and its recovery: watch it work
-  headwater plan content.yaml     what the next cycle would read; changes nothing
-  headwater run content.yaml      read what is new and land it (--once: one cycle)
+  headwater plan orders.yaml      what the next cycle would read; changes nothing
+  headwater run orders.yaml       read what is new and land it (--once: one cycle)
   headwater status                every pipeline's mark and last outcome
   headwater sql "SELECT …"        ask the lake
   headwater doctor                check the environment

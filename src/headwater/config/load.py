@@ -88,7 +88,7 @@ def _files(paths: Sequence[Path], problems: list[SettingsProblem]) -> Iterator[P
         if path.is_dir():
             files = pipeline_files(path)
             if not files:
-                message = "the folder holds no pipeline; write one, for example content.yaml, or name another folder"
+                message = "the folder holds no pipeline; write one, for example orders.yaml, or name another folder"
                 problems.append(SettingsProblem(str(path), 0, 0, "", message))
             yield from files
         else:

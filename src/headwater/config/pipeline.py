@@ -101,7 +101,7 @@ class PythonTransformSettings(Settings):
 class PipelineSettings(Settings):
     """One pipeline file."""
 
-    pipeline: str = Field(min_length=1, examples=["content"])
+    pipeline: str = Field(min_length=1, examples=["orders"])
     """The pipeline's name, under which its progress is stored."""
     every: str | None = Field(default=None, examples=["5s", "*/5 * * * *"])
     """`5s`, or a cron line (`*/5 * * * *`, UTC); without it the pipeline runs once."""

@@ -81,7 +81,10 @@ def write_label(pipeline: OpenPipeline, mark: Mark | None, text: str) -> Written
     check_label(text)
     sinks = [sink for sink in pipeline.sinks() if isinstance(sink, Tags)]
     if not isinstance(pipeline.source, Labels):
-        raise InputError(f"{pipeline.name}: its source has no log that takes labels", hint="use a postgres source")
+        raise InputError(
+            f"{pipeline.name}: its source has no WAL to write a label to",
+            hint="label a pipeline with a postgres source",
+        )
     if not sinks:
         raise InputError(f"{pipeline.name}: none of its sinks keeps labels", hint="add an iceberg sink")
     if not isinstance(mark, LsnMark) or not mark.slot:

@@ -35,7 +35,7 @@ class SettingsProblem:
     """One mistake in a settings file: where it is, what is wrong, what to write instead."""
 
     file: str
-    line: int  # from 1; 0 when the problem has no place in a file
+    line: int  # from 1; 0 when the problem is in no line of a file
     column: int
     path: str  # `source.sql.cursor`; empty for the file as a whole
     message: str

@@ -1,1 +1,1 @@
-"""PostgreSQL for sources, progress stores and services: connections, errors, types, COPY, the catalog, names."""
+"""PostgreSQL for sources and services: connections, errors, types, COPY, the catalog, names."""

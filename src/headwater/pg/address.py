@@ -113,7 +113,7 @@ def _flag_parameters(login: Login, variables: Mapping[str, str]) -> dict[str, st
     flags = {"host": login.host, "port": None if login.port is None else str(login.port), "user": login.user}
     parameters = {name: value or variables.get(f"{_PREFIX}{name.upper()}") for name, value in flags.items()}
     if not parameters["host"]:
-        raise InputError("no PostgreSQL server is given", hint=_NO_SERVER)
+        raise InputError("name the PostgreSQL server", hint=_NO_SERVER)
     if parameters["port"] and not parameters["port"].isdecimal():
         raise InputError(f"{_PREFIX}PORT is not a number", hint="use for example 5432")
     parameters["password"] = variables.get(f"{_PREFIX}PASSWORD")

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: the one place that connects, session settings, one consistent view, and the server's errors as ours."""
+"""Connections of sources and services to PostgreSQL: session settings, one consistent view, the server's errors as ours."""
 
 from __future__ import annotations
 

@@ -72,4 +72,4 @@ def _invalid_address(text: str, scheme: str) -> InputError:
         return InputError(f"progress: {address} is incomplete", hint=f"write one of {_EXAMPLES}")
     suggestion = closest(scheme, SCHEMES)
     guess = f"did you mean {suggestion}:? " if suggestion else ""
-    return InputError(f"progress: {address} is not a store address", hint=f"{guess}Write one of {_EXAMPLES}")
+    return InputError(f"progress: {address} is not a store address", hint=f"{guess}use one of {_EXAMPLES}")

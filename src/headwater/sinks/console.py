@@ -48,7 +48,7 @@ class ConsoleSink:
             first, count = _take_first(chain.from_iterable(rows.read_splits()), self._settings.limit, attempt.progress)
         else:
             first, count = _take_first_by_spark(rows, self._settings.limit, attempt)
-        title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows {attempt.window}"
+        title = f"{attempt.pipeline} · {rows.stream} · {count:,} rows, {attempt.window}"
         text = render(title, first, count, self._settings)
         with attempt.publishing():
             self._out.write(text)  # one write: pipelines share the terminal

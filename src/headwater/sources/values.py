@@ -13,7 +13,7 @@ BINARY = pa.schema([pa.field("value", pa.binary())])
 
 
 class Misfit(Exception):
-    """Why a value has no row, or no place in its column."""
+    """Why a value does not become a row, or does not fit its column."""
 
 
 def utf8(value: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.testing.ledger_contract import LedgerContract
-    from headwater.testing.progress_contract import ProgressContract as StoreContract
+    from headwater.testing.progress_contract import StoreContract
     from headwater.testing.sink_contract import SinkContract, SinkTarget
     from headwater.testing.source_contract import SourceContract, SourceOrigin
 
@@ -23,7 +23,7 @@ _HOMES = {
     "SinkTarget": ("sink_contract", "SinkTarget"),
     "SourceContract": ("source_contract", "SourceContract"),
     "SourceOrigin": ("source_contract", "SourceOrigin"),
-    "StoreContract": ("progress_contract", "ProgressContract"),
+    "StoreContract": ("progress_contract", "StoreContract"),
 }
 
 

@@ -31,7 +31,7 @@ class SourceOrigin(ABC):
     """The system that one test reads: empty at first, with every stream already there."""
 
     streams: tuple[str, ...] = ("orders",)
-    """The names that the source gives to its streams."""
+    """The source's names of its streams."""
     secret: str = ""
     """A secret in the settings of `open`, if they can hold one."""
 
@@ -177,7 +177,7 @@ def read_split(split: Split, schema: pa.Schema) -> pa.Table:
 
 
 def stored(window: Window) -> Window:
-    """As a store gives it back."""
+    """As a store returns it."""
     return Window.from_json(json.loads(json.dumps(window.to_json())))
 
 

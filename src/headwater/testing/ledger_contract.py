@@ -35,11 +35,11 @@ class LedgerContract(ABC):
 
     @pytest.fixture
     @abstractmethod
-    def place(self) -> None:
+    def target(self) -> None:
         """Prepare what `store` needs."""
 
     @pytest.fixture(autouse=True)
-    def _opened(self, place: None) -> None:  # noqa: ARG002 - comes first
+    def _opened(self, target: None) -> None:  # noqa: ARG002 - comes first
         self.opened = self.store()
         self.lease: Lease = self.opened.acquire("p", "me", 60)
 

@@ -1,11 +1,11 @@
 """The promises of a progress store as a test suite.
 
-Subclass `ProgressContract` and give it a fixture `place`; pytest does the rest:
+Subclass `StoreContract` and give it a fixture `target`; pytest does the rest:
 
-    class TestMyStore(ProgressContract):
+    class TestMyStore(StoreContract):
         @pytest.fixture
-        def place(self, tmp_path):
-            return MyPlace(tmp_path)
+        def target(self, tmp_path):
+            return MyTarget(tmp_path)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NASTY_NAMES = (
 REFUSED_NAMES = ("", "a\x00b", "\ud800", "x" * 501)
 
 
-class Place(Protocol):
+class StoreTarget(Protocol):
     """The data of one test, with control over time and damage."""
 
     open: OpenStore
@@ -60,16 +60,16 @@ class Place(Protocol):
         """Make what is stored of this pipeline unreadable."""
 
 
-class ProgressContract:
+class StoreContract:
     """The promises of every store, as the names of the tests."""
 
     @pytest.fixture
-    def place(self) -> Place:
-        raise NotImplementedError("give your subclass a fixture `place`")
+    def target(self) -> StoreTarget:
+        raise NotImplementedError("give your subclass a fixture `target`")
 
     @pytest.fixture
-    def store(self, place: Place) -> Iterator[Store]:
-        store = place.open()
+    def store(self, target: StoreTarget) -> Iterator[Store]:
+        store = target.open()
         yield store
         store.close()
 
@@ -85,11 +85,11 @@ class ProgressContract:
         assert store.load("a") == stored
         assert store.pipelines() == ["a"]
 
-    def test_a_swap_is_stored_whole_and_seen_by_others(self, place: Place, store: Store) -> None:
+    def test_a_swap_is_stored_whole_and_seen_by_others(self, target: StoreTarget, store: Store) -> None:
         stored = _advance(store, _lease(store), 5)
         assert (stored.version, stored.epoch, stored.mark) == (1, 1, _mark(5))
         assert store.load("a") == stored
-        assert place.open().load("a") == stored
+        assert target.open().load("a") == stored
 
     def test_a_swap_from_an_older_version_is_refused_and_writes_nothing(self, store: Store) -> None:
         lease = _lease(store)
@@ -122,14 +122,14 @@ class ProgressContract:
         with pytest.raises(MarkMovedBack):
             store.swap(lease, stored, stored.rewound(other), None)
 
-    def test_a_rewind_moves_the_mark_back_and_is_on_record(self, place: Place, store: Store) -> None:
+    def test_a_rewind_moves_the_mark_back_and_is_on_record(self, target: StoreTarget, store: Store) -> None:
         lease = _lease(store)
         stored = _advance(store, lease, 5)
         entry = _entry("rewound", who="anna", why="restored the table")
         rewound = store.swap(lease, stored, stored.rewound(_mark(2)), entry)
         assert rewound.mark == _mark(2)
         assert rewound.version == 2
-        assert place.open().load("a").mark == _mark(2)
+        assert target.open().load("a").mark == _mark(2)
         assert store.history("a", 1) == [entry]
 
     @pytest.mark.parametrize(("who", "why"), [("", "because"), ("anna", ""), ("anna", " ")])
@@ -140,7 +140,7 @@ class ProgressContract:
             store.swap(lease, stored, stored.rewound(_mark(2)), _entry("rewound", who=who, why=why))
         assert store.load("a") == stored
 
-    def test_an_intent_and_marks_of_every_kind_come_back_equal(self, place: Place, store: Store) -> None:
+    def test_an_intent_and_marks_of_every_kind_come_back_equal(self, target: StoreTarget, store: Store) -> None:
         lease = _lease(store)
         values: dict[CursorType, int | str] = {
             CursorType.INTEGER: 2**70,
@@ -157,16 +157,16 @@ class ProgressContract:
         waits = PausedStream("s", intent.begun_at, "schema-refused", "not so: \x00", Window(mark, mark), (landing,))
         wanted = store.load("a").intending(intent).with_paused(waits, replace(waits, stream="t", window=None))
         stored = store.swap(lease, store.load("a"), wanted, None)
-        assert place.open().load("a") == stored
+        assert target.open().load("a") == stored
         assert (stored.intent, stored.paused) == (intent, wanted.paused)
         done = store.swap(lease, stored, stored.advanced(mark), None)
-        assert place.open().load("a") == done
+        assert target.open().load("a") == done
         assert (done.mark, done.intent, done.paused) == (mark, None, wanted.paused)
         left = store.swap(lease, done, done.without_paused("s", "t"), None)
-        assert place.open().load("a") == left
+        assert target.open().load("a") == left
         assert left.paused == ()
 
-    def test_history_gives_the_newest_entries_first(self, place: Place, store: Store) -> None:
+    def test_history_gives_the_newest_entries_first(self, target: StoreTarget, store: Store) -> None:
         lease = _lease(store)
         progress = store.load("a")
         entries = [_entry("landed", run=f"run {n}", why="\x00 🌊 ' \n" * n) for n in range(12)]
@@ -174,25 +174,27 @@ class ProgressContract:
             progress = store.swap(lease, progress, progress, entry)
         progress = store.swap(lease, progress, progress, None)
         newest_first = entries[::-1]
-        assert list(place.open().history("a", 100)) == newest_first
+        assert list(target.open().history("a", 100)) == newest_first
         assert list(store.history("a", 3)) == newest_first[:3]
         assert list(store.history("a", 0)) == []
         assert list(store.history("b", 3)) == []
 
-    def test_one_process_holds_a_pipeline_and_others_learn_which(self, place: Place, store: Store) -> None:
+    def test_one_process_holds_a_pipeline_and_others_learn_which(self, target: StoreTarget, store: Store) -> None:
         lease = store.acquire("a", "host-1/77", 30)
         for owner in ("host-2/1", "host-1/77"):
             with pytest.raises(LeaseHeld, match=r"a: host-1/77 holds the lease until \d{4}-"):
-                place.open().acquire("a", owner, 30)
+                target.open().acquire("a", owner, 30)
         assert store.acquire("b", "host-2/1", 30).epoch == 1
         store.release(lease)
         assert store.acquire("a", "host-2/1", 30).epoch == lease.epoch + 1
 
-    def test_an_expired_lease_is_taken_over_and_the_old_one_can_do_nothing(self, place: Place, store: Store) -> None:
+    def test_an_expired_lease_is_taken_over_and_the_old_one_can_do_nothing(
+        self, target: StoreTarget, store: Store
+    ) -> None:
         old = _lease(store)
         stored = _advance(store, old, 5)
-        place.pass_time(31)
-        other = place.open()
+        target.pass_time(31)
+        other = target.open()
         new = other.acquire("a", "other", 30)
         assert new.epoch == old.epoch + 1
         with pytest.raises(LeaseLost, match="other has epoch 2"):
@@ -206,20 +208,20 @@ class ProgressContract:
         assert _advance(other, new, 7).mark == _mark(7)
         assert len(store.history("a", 10)) == 2
 
-    def test_an_expired_lease_writes_nothing_even_without_a_successor(self, place: Place, store: Store) -> None:
+    def test_an_expired_lease_writes_nothing_even_without_a_successor(self, target: StoreTarget, store: Store) -> None:
         lease = _lease(store)
         stored = _advance(store, lease, 5)
-        place.pass_time(31)
+        target.pass_time(31)
         with pytest.raises(LeaseLost, match="expired"):
             store.swap(lease, stored, stored.advanced(_mark(6)), None)
         with pytest.raises(LeaseLost, match="expired"):
             store.renew(lease)
         assert store.load("a") == stored
 
-    def test_renewing_keeps_a_lease_and_its_epoch(self, place: Place, store: Store) -> None:
+    def test_renewing_keeps_a_lease_and_its_epoch(self, target: StoreTarget, store: Store) -> None:
         lease = _lease(store)
         for _ in range(3):
-            place.pass_time(20)
+            target.pass_time(20)
             renewed = store.renew(lease)
             assert renewed.epoch == lease.epoch
             assert renewed.ttl_seconds == lease.ttl_seconds
@@ -232,19 +234,19 @@ class ProgressContract:
         with pytest.raises(LeaseLost, match="was released"):
             store.swap(lease, store.load("a"), store.load("a").advanced(_mark(6)), None)
 
-    def test_an_epoch_is_never_given_out_twice(self, place: Place) -> None:
+    def test_an_epoch_is_never_given_out_twice(self, target: StoreTarget) -> None:
         epochs = []
         for number in range(5):
-            store = place.open()
+            store = target.open()
             epochs.append(store.acquire("a", f"crashes {number}", 30).epoch)
             store.close()
-            place.pass_time(31)
+            target.pass_time(31)
         assert epochs == [1, 2, 3, 4, 5]
 
-    def test_hostile_names_never_share_anything(self, place: Place, store: Store) -> None:
+    def test_hostile_names_never_share_anything(self, target: StoreTarget, store: Store) -> None:
         for number, name in enumerate(NASTY_NAMES):
             _advance(store, store.acquire(name, f"owner of {name}", 30), number)
-        other = place.open()
+        other = target.open()
         for number, name in enumerate(NASTY_NAMES):
             assert other.load(name).mark == _mark(number), name
             assert len(other.history(name, 10)) == 1, name
@@ -257,18 +259,18 @@ class ProgressContract:
         with pytest.raises(InputError, match="pipeline name"):
             store.acquire(name, "me", 30)
 
-    def test_damage_is_never_read_as_absence(self, place: Place, store: Store) -> None:
+    def test_damage_is_never_read_as_absence(self, target: StoreTarget, store: Store) -> None:
         lease = _lease(store)
         stored = _advance(store, lease, 5)
         healthy = _advance(store, store.acquire("b", "me", 30), 1)
         store.close()
-        place.damage("a")
-        damaged = place.open()
+        target.damage("a")
+        damaged = target.open()
         with pytest.raises(StoreDamaged):
             damaged.load("a")
         with pytest.raises(StoreDamaged):
             damaged.swap(lease, stored, stored.advanced(_mark(6)), None)
-        place.pass_time(31)
+        target.pass_time(31)
         with pytest.raises(StoreDamaged):
             damaged.acquire("a", "me", 30)
         assert damaged.load("b") == healthy
@@ -303,8 +305,8 @@ class ProgressContract:
         assert [store.load("a")] == winners
         assert len(store.history("a", 10)) == 1
 
-    def test_a_forked_process_and_its_parent_can_both_continue(self, place: Place, store: Store) -> None:
-        if not place.shared:
+    def test_a_forked_process_and_its_parent_can_both_continue(self, target: StoreTarget, store: Store) -> None:
+        if not target.shared:
             pytest.skip("one process has this store for itself")
         lease = _lease(store)
         _advance(store, lease, 5)
@@ -312,14 +314,14 @@ class ProgressContract:
         child.start()
         child.join(30)
         assert child.exitcode == 0
-        assert place.open().load("a").mark == _mark(6)
-        progress = place.open().load("a")
+        assert target.open().load("a").mark == _mark(6)
+        progress = target.open().load("a")
         assert store.swap(lease, progress, progress.advanced(_mark(7)), None).version == 3
 
-    def test_two_processes_at_once_lose_and_double_nothing(self, place: Place, tmp_path: Path) -> None:
-        if not place.shared:
+    def test_two_processes_at_once_lose_and_double_nothing(self, target: StoreTarget, tmp_path: Path) -> None:
+        if not target.shared:
             pytest.skip("one process has this store for itself")
-        run_race(Race(place.open, tmp_path, goal=40, processes=2))
+        run_race(Race(target.open, tmp_path, goal=40, processes=2))
 
 
 def _lease(store: Store) -> Lease:

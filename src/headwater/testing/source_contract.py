@@ -284,7 +284,7 @@ class SourceContract:
 
 
 def ids_of(origin: SourceOrigin, stream: str, number: int) -> list[int]:
-    """What `append_everywhere` gives to a stream: three rows, with other ids in every stream and call."""
+    """What `append_everywhere` adds to a stream: three rows, with other ids in every stream and call."""
     first = 100 * number + 10 * origin.streams.index(stream)
     return [first, first + 1, first + 2]
 

@@ -85,7 +85,7 @@ def test_a_plan_shows_the_window_and_changes_nothing(headwater: Headwater, shop:
         assert planned["mark"] is None
         assert planned["window"]["end"] == {**MARK, "value": 2}
         assert planned["streams"][0]["stream"].endswith("orders")
-    assert "window: after the beginning up to id = 2" in headwater("plan", shop.file).out
+    assert "window: up to id = 2" in headwater("plan", shop.file).out
     headwater("run", shop.file, "--once")
     assert "nothing new" in headwater("plan", shop.file).out
 

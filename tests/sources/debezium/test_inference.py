@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.model.errors import InputError, SchemaRefused
 from headwater.model.position.marks import OffsetsMark
 from headwater.model.position.stream_state import StreamState
-from headwater.sources.debezium.inference import Rows
+from headwater.sources.debezium.inference import SeenRows
 from headwater.sources.json.columns import observe
 from headwater.testing import marks as laws
 from tests.sources.debezium.reading import Stream, as_bytes, event, field, messages_of, rows, with_schema
@@ -188,14 +188,14 @@ def without_whole_doubles(seen_types):
 
 
 def test_a_whole_number_that_no_double_holds_is_seen_among_fractions():
-    seen = Rows.seen([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
+    seen = SeenRows.seen([as_bytes(event("c", {"a": value}, table="t")) for value in (0.5, 2**53 + 1)])
     assert seen.seen_types == {"a": {"double", "long bigint"}}
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES), max_size=40))
 @example([{"a": 0}, {"a": 0.0}])
 def test_kinds_found_by_arrow_are_those_found_one_by_one(values):
-    quickly = Rows.seen([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(values)])
+    quickly = SeenRows.seen([as_bytes(event("c", row, table=f"t{n}")) for n, row in enumerate(values)])
     exactly: dict = {}
     observe([json.dumps(row).encode() for row in values], exactly)
     assert without_whole_doubles(quickly.seen_types) == without_whole_doubles(exactly)

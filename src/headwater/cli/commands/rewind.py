@@ -72,8 +72,8 @@ def rewind(
         pipeline = find_pipeline(project, name, file)
         before = pipeline.progress()
         moves = "stays" if to is None else f"moves to {to}"
-        out.say(f"{name}: the mark is {before.mark or 'none'} and {moves} in {project.store.address}")
-        if to is not None:
+        out.say(f"{name}: the mark is {before.mark or 'not set'} and {moves} in {project.store.address}")
+        if to is not None and before.mark is not None:
             out.say("  the next cycle reads the rows after it; an appending sink receives them a second time")
         if before.intent:
             out.say(f"  abandons the unfinished window: {before.intent.window}")

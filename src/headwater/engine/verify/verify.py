@@ -168,10 +168,9 @@ def _sinks(pipeline: OpenPipeline, sink_id: str) -> list[LakeSink]:
     chosen = [sink for sink in tables if sink_id in ("", sink.id, sink.id.partition(":")[0])]
     if not chosen:
         what = f"no Iceberg sink {sink_id!r}" if sink_id else "no Iceberg sink"
-        raise UnknownName(
-            f"{pipeline.name}: there is {what}",
-            hint=f"there are: {', '.join(sink.id for sink in tables)}" if tables else "other sinks cannot be compared",
-        )
+        known = f"there are: {', '.join(sink.id for sink in tables)}"
+        hint = known if tables else "verify compares Iceberg tables: add an iceberg sink"
+        raise UnknownName(f"{pipeline.name}: there is {what}", hint=hint)
     return chosen
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from headwater.model.position.marks import Json, Mark, mark_from_json
+from headwater.model.position.marks import Json, Mark, StreamsMark, mark_from_json
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,10 @@ class Window:
         )
 
     def __str__(self) -> str:
-        return f"after {self.start or 'the beginning'} up to {self.end}"
+        if self.start is None:
+            return f"up to {self.end}"
+        if isinstance(self.start, StreamsMark) and isinstance(self.end, StreamsMark):
+            before = self.start.marks
+            moved = {stream: mark for stream, mark in sorted(self.end.marks.items()) if before.get(stream) != mark}
+            return "; ".join(f"{stream}: {before.get(stream) or 'start'} → {mark}" for stream, mark in moved.items())
+        return f"{self.start} → {self.end}"

@@ -229,7 +229,7 @@ class ComparisonPoint(Protocol):
 class CurrentRows:
     """What the source has now of some keys of a stream."""
 
-    # Rows to be landed as those of a window are: they make a table right for their keys, and later windows go on from
+    # Rows to be landed as those of a window are: they make a table right for their keys, and later windows continue from
     # there. Of change capture: a read for every key that is there, and a delete for every one that is not.
     rows: Rows
     absent: pa.Table | None = None  # keys that are not there; None: `rows` say so themselves

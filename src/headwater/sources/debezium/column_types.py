@@ -71,7 +71,7 @@ def field_type_of_column(column: pa.DataType, settings: DebeziumSettings) -> Fie
 def fit_column(
     field_type: FieldType, column: pa.DataType, settings: DebeziumSettings | None = None
 ) -> FieldType | None:
-    """The same for a column of another type; None: it has no place for all values.
+    """The same for a column of another type; None: it cannot hold all values.
 
     With settings the user declared the column: then a narrower type is accepted too, as long as the values fit.
     """

@@ -57,9 +57,9 @@ class ColumnInference:
         self._declared = schema_of(declared) if declared is not None else None
         self._values, self._keys = Envelopes(), Envelopes()
         self._shapes: dict[Shape, None] = {}
-        self._rows = Rows()
+        self._rows = SeenRows()
         self._threads = ThreadPoolExecutor(_THREADS)  # starts none before there is work
-        self._waiting: deque[tuple[list[bytes], Future[Rows]]] = deque()
+        self._waiting: deque[tuple[list[bytes], Future[SeenRows]]] = deque()
         self._key: tuple[str, ...] = ()
         self.complete = self._declared is not None and bool(settings.key_of(stream))
         self._strange = ""  # why the first message that is no event should not be there
@@ -135,11 +135,11 @@ class ColumnInference:
 
     def _look_at(self, payloads: list[bytes]) -> None:
         """Beside the reading of further messages: parsers work outside of Python's lock."""
-        self._waiting.append((payloads, self._threads.submit(Rows.seen, payloads)))
+        self._waiting.append((payloads, self._threads.submit(SeenRows.seen, payloads)))
         if len(self._waiting) > _THREADS:
             self._see_rows(*self._waiting.popleft())
 
-    def _see_rows(self, payloads: list[bytes], future: Future[Rows]) -> None:
+    def _see_rows(self, payloads: list[bytes], future: Future[SeenRows]) -> None:
         self._rows.add(future.result())
         # Without columns no message is decoded: report each that should have been an event (G8).
         for payload in payloads if not self._rows.seen_types and not self._strange else ():
@@ -190,14 +190,14 @@ _ROWS = ("after", "before")
 
 
 @dataclass
-class Rows:
+class SeenRows:
     """What has been seen in events."""
 
     seen_types: SeenTypes = field(default_factory=dict)  # of values, by the column
     tables: set[str] = field(default_factory=set)  # that the rows are of
 
     @classmethod
-    def seen(cls, payloads: Sequence[bytes]) -> Rows:
+    def seen(cls, payloads: Sequence[bytes]) -> SeenRows:
         """In events: rows after the changes, and before."""
         rows = cls()
         for part in bisect(payloads, _guessed, smallest=STRICT_ROWS):
@@ -208,7 +208,7 @@ class Rows:
                     rows._observe(payload)
         return rows
 
-    def add(self, other: Rows) -> None:
+    def add(self, other: SeenRows) -> None:
         merge_seen_types(self.seen_types, other.seen_types)
         self.tables |= other.tables
 
@@ -223,7 +223,7 @@ class Rows:
         self.tables |= {name for name in [fields_in(event.get("source")).get("table")] if isinstance(name, str)}
 
 
-def _guessed(payloads: Sequence[bytes]) -> Rows | None:
+def _guessed(payloads: Sequence[bytes]) -> SeenRows | None:
     joined = one_line_each(payloads)
     table = None if joined is None else _read(joined, len(payloads))
     if joined is None or table is None:
@@ -232,7 +232,7 @@ def _guessed(payloads: Sequence[bytes]) -> Rows | None:
     structs = [column for column in columns if pa.types.is_struct(column.type)]
     fields = [field for struct in structs for field in zip(struct.type.names, struct.flatten(), strict=True)]
     seen_types = guess_fields(fields, joined)
-    return None if seen_types is None else Rows(seen_types, _tables(table))
+    return None if seen_types is None else SeenRows(seen_types, _tables(table))
 
 
 def read_rows(payloads: Sequence[bytes]) -> list[pa.Field]:

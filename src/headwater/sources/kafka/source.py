@@ -107,7 +107,7 @@ class KafkaSource:
     ) -> OffsetsMark:
         """The end of the window with the columns of its messages, where no schema is declared.
 
-        A topic whose columns are refused is named, where there are others to go on with.
+        A topic whose columns are refused is named, if others can continue.
         """
         if not self._infers_columns:
             return end

@@ -120,7 +120,8 @@ def test_pipelines_of_other_kinds_have_no_slot(headwater: Headwater, shop: Shop)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("main", "cannot be a label"), ("a b", "cannot be a label"), ("ok", "takes labels")]
+    ("text", "says"),
+    [("main", "cannot be a label"), ("a b", "cannot be a label"), ("ok", "no WAL to write a label to")],
 )
 def test_only_a_source_with_a_log_takes_labels(headwater: Headwater, shop: Shop, text: str, says: str):
     shown = headwater("label", "orders", text, "--no-wait")

@@ -172,7 +172,7 @@ class Action:
 
 
 ACTIONS = (
-    Action("pause", "PAUSED", "Pause a connector; its tasks keep their place."),
+    Action("pause", "PAUSED", "Pause a connector; its tasks keep their offsets."),
     Action("resume", "RUNNING", "Resume a connector that was paused or stopped."),
     Action("stop", "STOPPED", "Stop a connector's tasks; its settings and offsets stay."),
 )

@@ -32,7 +32,7 @@ from headwater.sources.sql.windows.watermark import (
 if TYPE_CHECKING:
     from headwater.sources.sql.dialects import Condition
 
-# Caveats: an UPDATE gives a row a new transaction id; a changed row whose cursor did not move is read again
+# Caveats: a row that is updated has a new transaction id; a changed row whose cursor did not move is read again
 # when it lies above the low watermark (with `late: scan`, wherever it lies), else it is not detected. A statement
 # that rewrites a table (some forms of ALTER TABLE) does so with every row.
 
