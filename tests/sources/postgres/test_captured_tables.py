@@ -338,6 +338,40 @@ def test_ddl_that_slips_in_before_a_label_is_seen(sql, database, monkeypatch):
         assert follower.table("public.orders") == source_table(database, "orders", "id")
 
 
+@pytest.mark.parametrize("changed", [True, False], ids=["with a changed row", "unseen in the WAL"])
+@pytest.mark.parametrize("window", ["1 GB", "1 kB"])
+def test_a_column_that_came_and_went_around_a_label_is_copied_again(sql, database, changed, window):
+    """Its rows may have had a value when the label was written, and nothing shows it any more."""
+    sql(ORDERS)
+    sql("INSERT INTO orders VALUES (1, 'a', 1)")
+    with following(database, tables=["public.orders"], window=window) as follower:
+        follower.catch_up()
+        sql("ALTER TABLE orders ADD tier text DEFAULT 'gold'")
+        if changed:
+            sql("INSERT INTO orders SELECT n, repeat('b', 100) FROM generate_series(2, 100) AS n")
+        follower.source.label("month-end")
+        sql("ALTER TABLE orders DROP tier")
+        while not follower.mark.labels:
+            assert follower.cycle()
+        assert "added and dropped again" in follower.mark.streams["public.orders"].stale
+        follower.catch_up()
+        assert not follower.mark.streams["public.orders"].stale
+
+
+def test_a_column_that_is_dropped_after_a_label_is_no_reason_to_copy(sql, database):
+    sql(ORDERS)
+    with following(database, tables=["public.orders"]) as follower:
+        follower.catch_up()
+        sql("ALTER TABLE orders ADD tier text")
+        sql("INSERT INTO orders (id, tier) VALUES (1, 'gold')")
+        follower.catch_up()
+        follower.source.label("month-end")
+        sql("ALTER TABLE orders DROP tier")
+        assert follower.cycle()
+        assert follower.mark.labels == ("month-end",)
+        assert not follower.mark.streams["public.orders"].stale
+
+
 def test_a_window_ends_where_somebody_compares(sql, database):
     sql(ORDERS)
     with (

@@ -120,6 +120,9 @@ class TableState(StreamState):
     copied_to: int | None = None  # pages that have been copied so far; None: all of them
     # The table in the catalog: column → its number there (0: not read yet), type and modifier.
     shape: Columns = field(default_factory=dict)
+    attributes: int = (
+        0  # the number of its newest column, dropped or not, when the WAL was last read to its end; 0: unknown
+    )
     leaves: tuple[int, ...] = ()  # oids of the partitions that hold its rows, if it has any
     published: str = ""  # identity of its publication entry: removed and added again it has another
     stale: str = ""  # why it has to be copied again: something happened that the WAL does not show
@@ -136,6 +139,8 @@ class TableState(StreamState):
         }
         if self.copied_to is not None:
             data["copied_to"] = self.copied_to
+        if self.attributes:
+            data["attributes"] = self.attributes
         if self.leaves:
             data["leaves"] = list(self.leaves)
         if self.landed is not None:
@@ -150,6 +155,7 @@ class TableState(StreamState):
             copied_to=data.get("copied_to"),
             columns=numbered(dict(data["columns"])),
             shape=columns_from_json(data["shape"]),
+            attributes=int(data.get("attributes", 0)),
             key_positions=positions(data["key"]),
             leaves=tuple(data.get("leaves", ())),
             published=data["published"],

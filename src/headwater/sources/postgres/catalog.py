@@ -62,8 +62,9 @@ _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname, a.attnum::int, a.atttypid::bigint, a.atttypmod, a.attgenerated::text,
     a.atthasdef OR a.atthasmissing OR a.attidentity <> '',
     array_position((k.indkey::int2[])[0:k.indnkeyatts - 1], a.attnum),
-    array_position((r.indkey::int2[])[0:r.indnkeyatts - 1], a.attnum)
+    array_position((r.indkey::int2[])[0:r.indnkeyatts - 1], a.attnum), c.relnatts::int
 FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid
 LEFT JOIN pg_index k ON k.indrelid = a.attrelid AND k.indisprimary
 LEFT JOIN pg_index r ON r.indrelid = a.attrelid AND r.indisreplident
 WHERE a.attrelid = ANY(%s::bigint[]::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum"""
@@ -106,6 +107,7 @@ class CatalogTable:
     layout: Layout  # as a Relation message would say it
     key: tuple[str, ...]
     numbers: Mapping[str, int] = field(default_factory=dict)  # column → its number, which a new name does not change
+    attributes: int = 0  # the number of its newest column, dropped or not
     filled: frozenset[str] = frozenset()  # columns in which older rows may have a value
     generated: Mapping[str, str] = field(default_factory=dict)  # computed columns: s stored, v when read
     leaves: tuple[Leaf, ...] = ()
@@ -201,6 +203,7 @@ def _table(
         Layout(oid, relation.schema, relation.name, cast("Identity", identity), tuple(layout_columns)),
         () if identity == "n" else key,
         {column[0]: column[1] for column in columns},
+        max((column[8] for column in columns), default=0),
         frozenset(column[0] for column in columns if column[5]),
         {column[0]: column[4] for column in columns if column[4]},
         leaves,

@@ -131,7 +131,8 @@ class PostgresSource:
             return None
         if planned_wal.end.labels or planned_wal.end.cut != known.cut:
             # A label or a comparison relies on this position: DDL may have run after the catalog was read.
-            seen = reconciled_tables(self._session, read_tables(self._session, self._settings, known), known)
+            now = read_tables(self._session, self._settings, known)
+            seen = reconciled_tables(self._session, now, known, relied_on=True)
             if seen != base.streams:
                 return self._wal_plan(known, replace(base, streams=seen), slot)
         window = Window(known, planned_wal.end)

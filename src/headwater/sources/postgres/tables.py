@@ -100,8 +100,13 @@ def _refuse_unfit(session: PostgresSession, tables: Mapping[str, CatalogTable]) 
         )
 
 
-def reconciled_tables(session: PostgresSession, now: TablesNow, mark: LsnMark) -> dict[str, TableState]:
-    """The mark's tables, updated by the catalog, without tables that settings no longer name."""
+def reconciled_tables(
+    session: PostgresSession, now: TablesNow, mark: LsnMark, *, relied_on: bool = False
+) -> dict[str, TableState]:
+    """The mark's tables, updated by the catalog, without tables that settings no longer name.
+
+    `relied_on`: a label or a comparison needs the rows as they were at a position behind the mark.
+    """
     tables = {}
     for stream, seen in mark.streams.items():
         table = now.tables.get(stream)
@@ -111,8 +116,16 @@ def reconciled_tables(session: PostgresSession, now: TablesNow, mark: LsnMark) -
             tables[stream] = replace(seen, stale="another table has its name now")
             continue
         moved_rows = _rows_moved(session, seen, table)
-        tables[stream] = reconciled(seen, table, now.identities[stream], moved_rows=moved_rows)
+        state = reconciled(seen, table, now.identities[stream], moved_rows=moved_rows)
+        gone = _column_came_and_went(seen, table) if relied_on else ""
+        tables[stream] = replace(state, stale=state.stale or gone)
     return tables
+
+
+def _column_came_and_went(seen: TableState, table: CatalogTable) -> str:
+    """A column that was added and dropped again, since: nothing tells any more whether it was added with a value."""
+    since = set(range(seen.attributes + 1, table.attributes + 1)) if seen.attributes else set()
+    return "a column was added and dropped again" if since - set(table.numbers.values()) else ""
 
 
 def _rows_moved(session: PostgresSession, seen: TableState, table: CatalogTable) -> bool:
@@ -296,7 +309,7 @@ def reconciled(seen: TableState, table: CatalogTable, identity: str, *, moved_ro
         column: (number or table.numbers.get(column, 0), type_name)
         for column, (number, type_name) in seen.shape.items()
     }
-    return replace(seen, shape=shape, stale=stale, leaves=leaves_of(table))
+    return replace(seen, shape=shape, attributes=table.attributes, stale=stale, leaves=leaves_of(table))
 
 
 def _why_stale(seen: TableState, table: CatalogTable, identity: str, *, moved_rows: bool) -> str:
@@ -335,6 +348,7 @@ def described(
         copied=copied,
         columns=numbered(columns),
         shape={column.name: (table.numbers[column.name], type_text(column)) for column in table.layout.columns},
+        attributes=table.attributes,
         key_positions=positions(table.key),
         leaves=leaves_of(table),
         published=identity,

@@ -139,7 +139,7 @@ class WalWindows:
         """A window has one key per stream: where a table's key changes, another window begins."""
         changed = next((segment for segment in wal.segments if not _has_key(segment, start.streams)), None)
         if changed is None:
-            return WalWindow(self._end(start, tables, wal, cut_lsn), wal.segments, more)
+            return WalWindow(self._end(start, tables, wal, cut_lsn, complete=not more), wal.segments, more)
         if wal.first_new is not None and wal.first_new.lsn < changed.first:
             before = self._read(start, start.streams, changed.first)
             return WalWindow(self._end(start, tables, before, changed.first), before.segments, more=True)
@@ -154,9 +154,18 @@ class WalWindows:
         end = self._end(start, {**tables, changed.stream: stale}, wal, cut_lsn)
         return WalWindow(end, wal.segments, more=True, warnings=(f"{changed.stream}: {stale.stale}",))
 
-    def _end(self, start: LsnMark, tables: Tables, wal: WalRead, cut_lsn: int | None) -> LsnMark:
-        """The mark behind what was read; with a `cut_lsn` everything before it has been."""
+    def _end(
+        self, start: LsnMark, tables: Tables, wal: WalRead, cut_lsn: int | None, *, complete: bool = False
+    ) -> LsnMark:
+        """The mark behind what was read; with a `cut_lsn` everything before it has been.
+
+        `complete`: the WAL was read to its end, behind all that `tables` know from the catalog.
+        """
         seen = {stream: replace(table, landed=None) for stream, table in tables.items()}
+        if not complete:
+            seen = {
+                stream: replace(table, attributes=start.streams[stream].attributes) for stream, table in seen.items()
+            }
         refuses = self._settings.type_changes == "refuse"
         for segment in wal.segments:
             table = seen[segment.stream]
