@@ -10,6 +10,8 @@ UV_VERSION := 0.13.7
 PYTEST := .venv/bin/python -m pytest
 # Tests wait for servers and processes, too: one worker more than two cores can keep busy.
 WORKERS ?= 3
+# What a version of Python or of a library changes shows without processes and pages, and with few examples.
+VERSIONS := --hypothesis-profile=few --ignore=tests/docs --ignore=tests/flows --ignore=tests/services
 FAST := -n $(WORKERS) --dist worksteal -m "not spark and not servers and not slow and not soak" -q
 
 # Bytecode saves seconds at every start of a process, and tests start hundreds.
@@ -51,13 +53,13 @@ test-newest: .venv/installed
 	if [ -z "$$newest" ]; then echo "test-newest: skipped, there is no Python newer than 3.11 here"; exit; fi; \
 	"$$newest" --version; \
 	UV_PROJECT_ENVIRONMENT=.venv-newest .venv/bin/python -m uv sync --quiet --frozen --python "$$newest" && \
-	.venv-newest/bin/python -m pytest $(FAST) --hypothesis-profile=few
+	.venv-newest/bin/python -m pytest $(FAST) $(VERSIONS)
 
 # Not `uv sync`, which would write the lowest versions into uv.lock.
 test-lowest: .venv/installed
 	@.venv/bin/python -m uv venv --quiet --clear --python .venv/bin/python .venv-lowest
 	@.venv/bin/python -m uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable . --group dev
-	.venv-lowest/bin/python -m pytest $(FAST) --hypothesis-profile=few
+	.venv-lowest/bin/python -m pytest $(FAST) $(VERSIONS)
 
 soak: java .venv/installed servers
 	$(PYTEST) -m soak -q

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,7 +63,9 @@ class World:
         self.path = folder / f"{name}.yaml"
         self.settings = {"pipeline": name, "lease": "2s", "source": source, "sinks": sinks, **settings}
         self._children: list[Child] = []
-        (folder / "headwater.yaml").write_text(json.dumps({"progress": store, **(project or {})}))
+        # Without a session of its own it may share the worker's, which has another lake.
+        lake = {} if spark else {"lake": {"name": f"lake_{uuid.uuid4().hex[:10]}"}}
+        (folder / "headwater.yaml").write_text(json.dumps({"progress": store, **lake, **(project or {})}))
         self.configure()
 
     def configure(self, *, source: Mapping[str, Any] | None = None, **settings: Any) -> None:

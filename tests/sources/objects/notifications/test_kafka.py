@@ -111,6 +111,7 @@ def test_a_topic_that_was_made_anew_is_listed_around(dock: Dock) -> None:
     dock.put("in/b")
     dock.tell("in/b")
     dock.kafka.delete(dock.topic)
+    wait_until(lambda: dock.topic not in dock.kafka.admin.list_topics(timeout=10).topics)
     with pytest.raises(SourceUnreachable, match="does not exist"):
         dock.pipeline.cycle()
     dock.kafka.create(dock.topic, partitions=3)
