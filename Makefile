@@ -11,7 +11,7 @@ PYTEST := .venv/bin/python -m pytest
 # Tests wait for servers and processes, too: one worker more than two cores can keep busy.
 WORKERS ?= 3
 # What a version of Python or of a library changes shows without processes and pages, and with few examples.
-VERSIONS := --hypothesis-profile=few --ignore=tests/docs --ignore=tests/flows --ignore=tests/services
+VERSIONS := --hypothesis-profile=few $(addprefix --ignore=tests/,docs flows progress services test_layers.py upgrade)
 FAST := -n $(WORKERS) --dist worksteal -m "not spark and not servers and not slow and not soak" -q
 
 # Bytecode saves seconds at every start of a process, and tests start hundreds.

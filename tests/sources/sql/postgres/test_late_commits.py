@@ -113,7 +113,7 @@ def check_all_ways(clients: Clients, steps: list) -> None:
 
 
 quickly = settings(
-    max_examples=40,
+    max_examples=25,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
