@@ -52,14 +52,14 @@ def _field(column: DdlColumn) -> pa.Field:
     return pa.field(column.name, _type(column.type), nullable=not column.required)
 
 
-def _type(data_type: DdlType) -> pa.DataType:
-    if data_type.name == "decimal":
-        return pa.decimal128(*data_type.digits)
-    inside = [_field(column) for column in data_type.fields]
-    if data_type.name == "array":
+def _type(ddl_type: DdlType) -> pa.DataType:
+    if ddl_type.name == "decimal":
+        return pa.decimal128(*ddl_type.digits)
+    inside = [_field(column) for column in ddl_type.fields]
+    if ddl_type.name == "array":
         return pa.list_(inside[0])
-    if data_type.name == "map":
+    if ddl_type.name == "map":
         return pa.map_(inside[0].type, inside[1])
-    if data_type.name == "struct":
+    if ddl_type.name == "struct":
         return pa.struct(inside)
-    return _ARROW[data_type.name]
+    return _ARROW[ddl_type.name]

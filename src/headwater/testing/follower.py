@@ -82,27 +82,25 @@ class Follower:
         return plan_next(self.source, self.mark, self.origin.lease)
 
     def next_window(self) -> Window:
-        """The next window with rows; those without, which only move the mark, are passed."""
+        """The next window with rows."""
+        window = self._window_with_rows()
+        assert window is not None, "rows have been appended, and the source plans no window"
+        return window
+
+    def has_nothing_new(self) -> bool:
+        return self._window_with_rows() is None
+
+    def _window_with_rows(self) -> Window | None:
+        """Those without, which only move the mark, are passed. None: no window is planned."""
         for _ in range(_MOST_WINDOWS):
             plan = self.plan()
-            assert plan.window is not None, "rows have been appended, and the source plans no window"
+            if plan.window is None:
+                return None
             window = stored(plan.window)
             if self.read(window):
                 return window
             self.advance(window)
-        raise AssertionError("the source never brings the rows that have been appended")
-
-    def has_nothing_new(self) -> bool:
-        """True if no window is planned, after some without rows at most: those only move the mark."""
-        for _ in range(_MOST_WINDOWS):
-            plan = self.plan()
-            if plan.window is None:
-                return True
-            window = stored(plan.window)
-            if self.read(window):
-                return False
-            self.advance(window)
-        return False
+        raise AssertionError(f"the source plans more than {_MOST_WINDOWS} windows without rows")
 
     def can_read(self, window: Window) -> bool:
         return not (isinstance(self.source, Abandons) and self.source.abandoned(window))

@@ -106,9 +106,10 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
     from pyspark.sql import SparkSession
 
     conf = SparkConf().setAppName("headwater").setMaster(settings.spark.master)
-    conf.setAll(list(session_conf(settings, folder, jars).items()))
+    options = session_conf(settings, folder, jars)
+    conf.setAll(list(options.items()))
     if _session_exists():
-        _check_catalog(SparkSession.builder.getOrCreate(), settings.lake, folder)
+        _check_catalog(SparkSession.builder.getOrCreate(), settings.lake, options)
     else:
         for name, value in _worker_sockets(settings).items():
             conf.setIfMissing(name, value)
@@ -121,14 +122,14 @@ def start_session(settings: ProjectSettings, folder: Path, jars: Sequence[Path])
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
-def _check_catalog(session: SparkSession, lake: LakeSettings, folder: Path) -> None:
+def _check_catalog(session: SparkSession, lake: LakeSettings, wanted: Mapping[str, str]) -> None:
     """Spark keeps a catalog that it has loaded, whatever its options say later: rows would land in the other lake."""
     prefix = f"spark.sql.catalog.{lake.name}."
-    wanted, present = catalog_conf(lake, folder), session.conf.getAll
-    options = ["warehouse", "type", "catalog-impl", "uri"]
-    if lake.catalog and not {"warehouse"} & (lake.model_fields_set | set(lake.catalog)):
-        options.remove("warehouse")  # the default, which such a catalog ignores
-    for name in (f"{prefix}{option}" for option in options):
+    present = session.conf.getAll
+    identity = ["warehouse", "type", "catalog-impl", "uri"]
+    if lake.catalog and "warehouse" not in lake.model_fields_set | lake.catalog.keys():
+        identity.remove("warehouse")  # the default, which such a catalog ignores
+    for name in (f"{prefix}{option}" for option in identity):
         values = [str(conf[name]) for conf in (present, wanted) if name in conf]
         if len({_FILE.sub("", value).rstrip("/") for value in values}) > 1:
             theirs, ours = map(masked, values)
